@@ -317,30 +317,57 @@ func (e *Engine) Pack(ctx context.Context, number uint64, plan PackPlan, built p
 	return err
 }
 
+// MayPack returns an error that wraps volume.ErrInvalid if Pack would refuse a plan: its segments or
+// packs were condemned since, or there was the same pack before. What was built may be zero.
+func (e *Engine) MayPack(plan PackPlan, built pack.Built) error {
+	p := place{op: "look for packs", ino: volume.Root.Ino}
+	_, err := read(Recent(context.Background()), e, p, func(t *tree) (Packs, error) {
+		table, _, err := t.mayPack(plan, built)
+		return table, err
+	})
+	return err
+}
+
+// mayPack is MayPack. It returns what is known of packs, and what is condemned.
+func (t *tree) mayPack(plan PackPlan, built pack.Built) (table Packs, gone map[uint64]uint64, err error) {
+	if table, err = t.packs(); err != nil {
+		return table, nil, err
+	}
+	if gone, err = t.condemned(); err != nil {
+		return table, nil, err
+	}
+	for _, p := range table.All {
+		// Who deletes the former one may not know of this one yet.
+		if p.Hash == built.Hash {
+			return table, gone, fmt.Errorf("pack %d was the same: %w", p.Number, volume.ErrInvalid)
+		}
+	}
+	from := map[uint64]bool{}
+	for _, p := range plan.From {
+		if was := table.All[p.Number-1]; was.Hash != p.Hash || was.Condemned != 0 {
+			return table, gone, fmt.Errorf("pack %d is condemned already: %w", p.Number, volume.ErrInvalid)
+		}
+		from[p.Number] = true
+	}
+	for _, k := range plan.Kept {
+		if _, condemned := gone[k.Seq]; condemned && !from[table.Moved[k.Seq]] {
+			return table, gone, fmt.Errorf("segment %d is condemned already: %w", k.Seq, volume.ErrInvalid)
+		}
+	}
+	return table, gone, nil
+}
+
 // pack adds a pack. Its segments must be at or before segment last.
 func (t *tx) pack(last, number uint64, plan PackPlan, built pack.Built) error {
-	table, err := t.packs()
-	if err != nil {
-		return err
-	}
-	gone, err := t.condemned()
+	table, gone, err := t.mayPack(plan, built)
 	if err != nil {
 		return err
 	}
 	n := uint64(len(table.All)) + 1
 	is := meta.Pack{Number: n, Hash: built.Hash, Len: built.Len, Made: number}
-	for _, p := range table.All {
-		// Who deletes the former one may not know of this one yet.
-		if p.Hash == built.Hash {
-			return fmt.Errorf("pack %d was the same: %w", p.Number, volume.ErrInvalid)
-		}
-	}
 	from := map[uint64]bool{}
 	for _, p := range plan.From {
 		was := table.All[p.Number-1]
-		if was.Hash != p.Hash || was.Condemned != 0 {
-			return fmt.Errorf("pack %d is condemned already: %w", p.Number, volume.ErrInvalid)
-		}
 		is.From = append(is.From, p.Number)
 		from[p.Number] = true
 		was.Condemned, was.Into = number, n
@@ -351,8 +378,8 @@ func (t *tx) pack(last, number uint64, plan PackPlan, built pack.Built) error {
 	for _, k := range plan.Kept {
 		has[k.Seq] = true
 		_, condemned := gone[k.Seq]
-		if condemned && !from[table.Moved[k.Seq]] || !condemned && k.Seq > last {
-			return fmt.Errorf("segment %d is condemned already, or after the newest checkpoint: %w", k.Seq, volume.ErrInvalid)
+		if k.Seq > last {
+			return fmt.Errorf("segment %d is after the newest checkpoint: %w", k.Seq, volume.ErrInvalid)
 		}
 		if !condemned {
 			t.set(meta.EncodeCondemned(k.Seq, number))

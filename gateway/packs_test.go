@@ -223,18 +223,20 @@ func TestPacks(t *testing.T) {
 
 	// Another home goes on.
 	c.stop("a")
+	home := ""
 	c.until("another home", func() error {
 		for _, s := range []string{"b", "c"} {
-			if _, leads := c.router(s, id).Copy().Replica.Leading(); leads {
+			copied := c.at(s).copies.Copy(id)
+			if copied == nil {
+				continue
+			}
+			if _, leads := copied.Replica.Leading(); leads && copied.MayServe() == nil {
+				home = s
 				return nil
 			}
 		}
 		return errors.New("there is none")
 	})
-	home := "b"
-	if _, leads := c.router("c", id).Copy().Replica.Leading(); leads {
-		home = "c"
-	}
 	o.same(c.router(home, id), volume.Root, o.model)
 	snapshot(home)
 	o.overwrite(home, 4<<20)

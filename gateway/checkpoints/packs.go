@@ -86,7 +86,11 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 		if k.cfg.Store == nil {
 			break // nobody else makes what the home does not have
 		}
-		built, err := k.build(ctx, c, next.Kept, next.From, nil)
+		var built pack.Built
+		may := func(b pack.Built) error { return c.Engine.MayPack(next, b) }
+		if err = may(built); err == nil {
+			built, err = k.build(ctx, c, next.Kept, next.From, may)
+		}
 		if err == nil {
 			err = c.Engine.Pack(ctx, left.number, next, built)
 		}
@@ -119,9 +123,9 @@ func (k *Keeper) planned(id string, was, is *plan) bool {
 	return true
 }
 
-// build makes a pack from what this copy has, and puts it into the site's store. want, if it is not
-// nil, is the pack that it must be.
-func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack, want *engine.Pack) (b pack.Built, err error) {
+// build makes a pack from what this copy has, and puts it into the site's store, if may returns nil.
+func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack,
+	may func(pack.Built) error) (b pack.Built, err error) {
 	sources, err := k.sources(ctx, c, kept, from)
 	if err != nil {
 		return b, err
@@ -145,15 +149,15 @@ func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []eng
 	if b, err = pack.Build(of, sources, f); err != nil {
 		return b, err
 	}
-	if err := alike(b, want); err != nil {
+	if err := may(b); err != nil {
 		return b, err
 	}
 	return b, k.put(ctx, c, b.Hash, b.Len, f)
 }
 
-// alike returns an error if a pack is not the one that the home made, unless that is nil.
-func alike(b pack.Built, want *engine.Pack) error {
-	if want != nil && (b.Hash != want.Hash || b.Len != want.Len) {
+// alike returns an error if a pack is not the one that the home made.
+func alike(b pack.Built, want engine.Pack) error {
+	if b.Hash != want.Hash || b.Len != want.Len {
 		return fmt.Errorf("pack %d is %x here, %d bytes, and %x at the home, %d bytes", want.Number, b.Hash, b.Len, want.Hash, want.Len)
 	}
 	return nil
@@ -337,7 +341,8 @@ func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.
 	for _, n := range is.From {
 		from = append(from, table.All[n-1])
 	}
-	if _, err = k.build(ctx, c, index.Kept(), from, &is); err == nil || ctx.Err() != nil || errors.Is(err, log.ErrFull) {
+	_, err = k.build(ctx, c, index.Kept(), from, func(b pack.Built) error { return alike(b, is) })
+	if err == nil || ctx.Err() != nil || errors.Is(err, log.ErrFull) {
 		return err
 	}
 	if s := new(pack.ObjectError); errors.As(err, &s) && errors.Is(err, pack.ErrCorrupt) {
@@ -347,8 +352,8 @@ func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.
 	if errors.Is(err, errNotHere) {
 		level = slog.LevelInfo // a copy that began with a checkpoint
 	}
-	k.cfg.Logger.Log(ctx, level, "a pack is not made here, and comes from another gateway", "volume", c.UUID, "pack", is.Number, "bytes", is.Len,
-		"error", err)
+	k.cfg.Logger.Log(ctx, level, "a pack is not made here, and comes from another gateway", "volume", c.UUID,
+		"pack", is.Number, "bytes", is.Len, "error", err)
 	f, err := c.Log.FetchPack(ctx, is.Hash, is.Len)
 	if err != nil {
 		return err

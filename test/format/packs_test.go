@@ -32,9 +32,9 @@ func TestReaderOfPacks(t *testing.T) {
 	for i := 0; i < 12; i += 2 {
 		h.write(files[i], 100, h.random(rng, 50<<10))
 	}
-	h.ok(h.AskCheckpoint(t.Context(), 0))
+	h.ok(h.AskCheckpoint(t.Context(), 0, false))
 	h.ok(h.log.Roll())
-	h.ok(h.AskCheckpoint(t.Context(), 0))
+	h.ok(h.AskCheckpoint(t.Context(), 0, false))
 	h.applied()
 	cut := h.TakeCut()
 	m, _, err := cut.Write(t.Context(), h.keys.Get, objects{to})
