@@ -317,8 +317,8 @@ func (e *Engine) Pack(ctx context.Context, number uint64, plan PackPlan, built p
 	return err
 }
 
-// MayPack returns an error that wraps volume.ErrInvalid if Pack would refuse a plan: its segments or
-// packs were condemned since, or there was the same pack before. What was built may be zero.
+// MayPack returns an error that wraps volume.ErrInvalid if Pack would refuse a plan: its segments
+// or packs were condemned since, or there was the same pack before. What was built may be zero.
 func (e *Engine) MayPack(plan PackPlan, built pack.Built) error {
 	p := place{op: "look for packs", ino: volume.Root.Ino}
 	_, err := read(Recent(context.Background()), e, p, func(t *tree) (Packs, error) {

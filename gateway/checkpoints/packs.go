@@ -123,7 +123,8 @@ func (k *Keeper) planned(id string, was, is *plan) bool {
 	return true
 }
 
-// build makes a pack from what this copy has, and puts it into the site's store, if may returns nil.
+// build makes a pack from what this copy has, and puts it into the site's store, if may returns
+// nil.
 func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack,
 	may func(pack.Built) error) (b pack.Built, err error) {
 	sources, err := k.sources(ctx, c, kept, from)
