@@ -132,6 +132,10 @@ type Dir interface {
 	// Path is where the metadata store may keep folders of its own, which List does not show. In
 	// crashfs there is nothing behind it.
 	Path() string
+	// Ahead is how many zeros are best written at a time behind what a file will get, if little is
+	// written between two Syncs: a Sync that leaves the file's size as it is then takes less time.
+	// 0: it does not.
+	Ahead() int64
 }
 
 // Files are named by 1–128 letters, digits, '.', '_' and '-', not beginning with '.'.

@@ -36,6 +36,27 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
+// BenchmarkLookup looks up names whose values are known.
+func BenchmarkLookup(b *testing.B) {
+	h := newHost(b, nil)
+	for i := range 1000 {
+		newFile(b, h, volume.Root, fmt.Sprint(i))
+	}
+	if err := h.WaitApplied(b.Context(), h.lastEnd()); err != nil {
+		b.Fatal(err)
+	}
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprint(i)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if _, err := h.Lookup(b.Context(), asRoot, volume.Root, names[i%1000]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkCreateParallel(b *testing.B) {
 	h := newHost(b, nil)
 	mode := uint32(0o644)

@@ -244,6 +244,48 @@ func BenchmarkBesideBlocks(b *testing.B) {
 	})
 }
 
+// BenchmarkBesideSmallBlocks reads a file of a volume whose policy has small blocks, as databases
+// are advised to.
+func BenchmarkBesideSmallBlocks(b *testing.B) {
+	const size = 128 << 20
+	p := make([]byte, 1<<20)
+	_, _ = rand.Read(p) // never fails
+	for _, block := range []int{4 << 10, 8 << 10, 16 << 10} {
+		b.Run(fmt.Sprintf("read-4KiB-anywhere/blockSize=%dKi", block>>10), func(b *testing.B) {
+			h := newBeside(b, 4<<20)
+			h.Tune(Tuning{BlockSize: block})
+			f := newFile(b, h, volume.Root, "f")
+			plain, err := os.Create(filepath.Join(h.plain, "f"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = plain.Close() }() // nothing in it is kept
+			for off := int64(0); off < size; off += 1 << 20 {
+				_, werr := h.Write(b.Context(), asRoot, f, uint64(off), p, false)
+				if _, err := plain.WriteAt(p, off); errors.Join(err, werr) != nil {
+					b.Fatal(err, werr)
+				}
+			}
+			if _, err := h.Commit(b.Context(), asRoot, f); err != nil {
+				b.Fatal(err)
+			}
+			if err := h.WaitApplied(b.Context(), h.lastEnd()); err != nil {
+				b.Fatal(err)
+			}
+			h.forget(b)
+			at := func(i int) int64 { return mathrand.New(mathrand.NewPCG(uint64(i), 1)).Int64N(size>>12) << 12 }
+			q := make([]byte, 4<<10)
+			ratio(b, 1, 4000, func(_, i int) error {
+				_, _, err := h.Read(b.Context(), asRoot, f, uint64(at(i)), q)
+				return err
+			}, func(_, i int) error {
+				_, err := plain.ReadAt(q, at(i))
+				return err
+			})
+		})
+	}
+}
+
 // BenchmarkBesideNames looks at the attributes of files, and lists a directory of many.
 func BenchmarkBesideNames(b *testing.B) {
 	h := newBeside(b, 256<<20)

@@ -99,10 +99,7 @@ func (t *tx) changed(n *meta.Inode) {
 
 // add notes a new inode.
 func (t *tx) add(n *meta.Inode) {
-	if t.inodes == nil {
-		t.inodes = make(map[uint64]*meta.Inode)
-	}
-	t.inodes[n.Ino] = n
+	t.inodes.put(n)
 	t.changed(n)
 }
 

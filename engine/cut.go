@@ -38,7 +38,8 @@ type Cut struct {
 	head   checkpoint.Head
 	view   *meta.View
 	engine *Engine
-	kept   *Cut // of an earlier one, see Keep; nil: there is none
+	kept   *Cut            // of an earlier one, see Keep; nil: there is none
+	hash   checkpoint.Hash // of what was made of it
 }
 
 // Checkpoints is what a volume's metadata say of its checkpoints.
@@ -208,19 +209,29 @@ func (c *Cut) Write(ctx context.Context, keys func(number uint32) (segment.DataK
 		return nil, checkpoint.Stats{}, fmt.Errorf("checkpoint %d: %w", c.Number, err)
 	}
 	if made.Number == 0 {
-		return checkpoint.Write(ctx, c.head, &key, shared(c.view), to)
+		return c.wrote(checkpoint.Write(ctx, c.head, &key, shared(c.view), to))
 	}
 	base, err := checkpoint.Open(ctx, c.head.Volume, made.Hash, keys, to)
 	if err != nil {
 		return nil, checkpoint.Stats{}, fmt.Errorf("checkpoint %d over %d: %w: %w", c.Number, made.Number, ErrBase, err)
 	}
 	former := base.ReadPairs(ctx, to)
-	if c.kept != nil && c.kept.Number == made.Number {
+	// If this copy made another one, its picture is not what the others start from: what it makes
+	// now would not show the damage.
+	if c.kept != nil && c.kept.Number == made.Number && c.kept.hash == made.Hash {
 		former = shared(c.kept.view)
 	}
 	m, stats, err := checkpoint.WriteOver(ctx, c.head, &key, base, former, shared(c.view), to)
 	if e := (*checkpoint.ObjectError)(nil); errors.As(err, &e) {
 		err = fmt.Errorf("checkpoint %d over %d: %w: %w", c.Number, made.Number, ErrBase, err)
+	}
+	return c.wrote(m, stats, err)
+}
+
+// wrote notes what was made of c.
+func (c *Cut) wrote(m *checkpoint.Manifest, stats checkpoint.Stats, err error) (*checkpoint.Manifest, checkpoint.Stats, error) {
+	if err == nil {
+		c.hash = m.Hash()
 	}
 	return m, stats, err
 }

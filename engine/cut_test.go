@@ -3,7 +3,10 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
 	"testing"
@@ -13,7 +16,9 @@ import (
 	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/volume"
 )
 
 // checkpoints are the hashes of checkpoints by their number, as several copies made them.
@@ -197,6 +202,63 @@ func TestCopiesCutAlike(t *testing.T) {
 		}
 	}
 	if t.Logf("%d chunks of changes", changes); changes == 0 {
+		t.Error("no checkpoint was a change of another")
+	}
+}
+
+// TestDamageShowsInEachCheckpoint: a copy whose metadata are damaged makes other checkpoints than
+// the home, also when they are changes of one that was other already.
+func TestDamageShowsInEachCheckpoint(t *testing.T) {
+	h := newLogHost(t)
+	ctx := context.Background()
+	e := openEngine(t, vfs.NewMem(), &logJournal{}, nil)
+	e.KnowSegments(closedOf(h.log))
+	store := newObjects()
+	files := 0
+	grow := func(n int) {
+		for range n {
+			files++
+			_, err := h.engine.Create(ctx, volume.Request{}, volume.Root, fmt.Sprint("file ", files),
+				volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded})
+			h.ok(err)
+		}
+	}
+	follow := func() {
+		h.ok(h.log.Replay(ctx, e.lastEnd(), func(en log.Entry) error { return e.Ingest([]journal.Entry{en}) }))
+		e.Committed(h.log.End())
+		h.ok(e.WaitApplied(ctx, h.log.End()))
+	}
+	grow(500)
+	follow()
+	changes := 0
+	for i := range 3 {
+		if i == 0 { // a file is another one at the copy alone
+			lo := []byte{byte(meta.Inodes)}
+			for p, err := range e.store.Live(nil).Range(lo, []byte{byte(meta.Inodes) + 1}) {
+				h.ok(err)
+				if !bytes.Equal(p.Key, meta.InodeKey(volume.Root.Ino)) {
+					wrong := bytes.Clone(p.Value)
+					wrong[len(wrong)/2] ^= 1
+					h.ok(e.store.Apply([][]segment.Op{{{Kind: segment.Set, Key: bytes.Clone(p.Key), Value: wrong}}}, e.store.State()))
+					break
+				}
+			}
+		}
+		h.askAndRoll()
+		follow()
+		mine, theirs := h.engine.TakeCut(), e.TakeCut()
+		m, _, err := mine.Write(ctx, checkpointKeys, store)
+		h.ok(err)
+		other, _, err := theirs.Write(ctx, checkpointKeys, elsewhere{newObjects(), store})
+		h.ok(err)
+		if m.Hash() == other.Hash() {
+			t.Errorf("checkpoint %d of a damaged copy is what the home made, with %d chunks of changes", mine.Number, len(m.Changes))
+		}
+		changes += len(m.Changes)
+		h.ok(errors.Join(h.engine.Keep(mine), e.Keep(theirs), h.engine.MadeCheckpoint(ctx, m, mine.Number, 0)))
+		grow(3)
+	}
+	if h.ok(e.Close()); changes == 0 {
 		t.Error("no checkpoint was a change of another")
 	}
 }

@@ -103,6 +103,11 @@ func TestDamagedMetadata(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.rows.applied(ops, h.cache.namespace)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if err := h.pass(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, p := range pairs(t, h.Engine, []byte{0}, []byte{0xff}) {
 		table := meta.Table(p.Key[0])

@@ -122,6 +122,7 @@ type Engine struct {
 	closed     bool
 	cacheGen   uint64 // namespace in the cache; new when positions may be used again
 	cutting    cutting
+	latest     moment
 	transient  map[string]*transientSlot
 
 	holds struct {
@@ -256,6 +257,9 @@ func (e *Engine) Close() error {
 			err = errors.Join(err, c.Close())
 		}
 	}
+	e.mu.Lock()
+	err = errors.Join(err, e.pass())
+	e.mu.Unlock()
 	return errors.Join(err, e.store.Close())
 }
 

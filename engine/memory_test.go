@@ -32,8 +32,12 @@ import (
 // caches to be full; a million take some minutes.
 var memoryEntries = flag.Int("memory-entries", 20_000, "files that TestMemory makes in one directory")
 
-// mostMemory is what a gateway's engine may take with its caches.
-const mostMemory = 512 << 20
+// A gateway takes 512 MiB by default. clientMemory is for clients, and not here. The rest is the
+// engine's, with its caches.
+const (
+	clientMemory = 128 << 20
+	mostMemory   = 512<<20 - clientMemory
+)
 
 // TestMemory has 64 writers fill files, and a directory of very many entries, with the caches of a
 // gateway. What the process has from the kernel stays below mostMemory.
@@ -52,7 +56,7 @@ func TestMemory(t *testing.T) {
 		}
 		return
 	}
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(mostMemory * 9 / 10)) // as a gateway is told by GOMEMLIMIT
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(512<<20/10*9 - clientMemory)) // as package process tells a gateway
 	ok := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -63,11 +67,11 @@ func TestMemory(t *testing.T) {
 	ok(err)
 	d, err := pool.Volume(testID.String())
 	ok(err)
-	metadata := pebble.NewCache(64 << 20)
+	metadata := pebble.NewCache(48 << 20)
 	defer metadata.Unref()
 	var j logJournal
 	e := openEngine(t, vfs.Default, &j, func(c *Config) {
-		c.Dir, c.Cache, c.Pebble = filepath.Join(t.TempDir(), "meta"), NewBlockCache(256<<20), metadata
+		c.Dir, c.Cache, c.Pebble = filepath.Join(t.TempDir(), "meta"), NewBlockCache(128<<20), metadata
 		c.Logger = slog.New(slog.DiscardHandler)
 	})
 	j.Log, err = log.Open(log.Config{Dir: d, Room: pool.Room(), Volume: segment.VolumeID(testID), DataKey: testKey, Rand: rand.Reader,

@@ -208,6 +208,9 @@ func (e *Engine) apply() {
 		}
 		e.mu.Lock()
 		e.mixing = false
+		if perr := e.pass(); perr != nil {
+			e.log.Error("metadata of before a batch are still held", "error", perr)
+		}
 		if err != nil {
 			continue
 		}

@@ -219,7 +219,7 @@ func (t *tree) enter(snap uint32) error {
 		return volume.ErrStale
 	}
 	t.past, t.view = s, t.view.At(*s)
-	t.inodes = nil
+	t.inodes = inodes{}
 	return nil
 }
 

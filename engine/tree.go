@@ -27,8 +27,9 @@ type tree struct {
 	end      segment.Position // end of the last record that the view may show
 	applied  segment.Position // at least the end of the last record in the store
 	cacheGen uint64
-	inodes   map[uint64]*meta.Inode
+	inodes   inodes
 	seen     []uint64
+	first    [4]uint64      // where seen begins
 	past     *meta.Snapshot // view is that of a snapshot; nil: of the present
 	changing bool           // it is a change's, which is about the present
 	rolling  bool           // the volume may be half of what it was in a snapshot
@@ -37,14 +38,18 @@ type tree struct {
 // reveal notes that the outcome says something about ino. What a snapshot has does not change any
 // more: it is there if its own record is.
 func (t *tree) reveal(ino uint64) {
-	if t.past == nil {
-		t.seen = append(t.seen, ino)
+	if t.past != nil {
+		return
 	}
+	if t.seen == nil {
+		t.seen = t.first[:0]
+	}
+	t.seen = append(t.seen, ino)
 }
 
 // find returns the inode with the given number, or nil.
 func (t *tree) find(ino uint64) (*meta.Inode, error) {
-	if n := t.inodes[ino]; n != nil {
+	if n := t.inodes.get(ino); n != nil {
 		return n, nil
 	}
 	t.reveal(ino)
@@ -63,10 +68,7 @@ func (t *tree) find(ino uint64) (*meta.Inode, error) {
 	if t.past != nil {
 		n.Snap, n.Parent.Snap = t.past.Gen, t.past.Gen
 	}
-	if t.inodes == nil {
-		t.inodes = make(map[uint64]*meta.Inode, 4)
-	}
-	t.inodes[ino] = n
+	t.inodes.put(n)
 	return n, nil
 }
 
@@ -183,12 +185,24 @@ func (e *Engine) look() (*tree, error) {
 	if e.leading && !e.overlay.Empty() {
 		over = e.overlay.Copy()
 	}
-	// mu is held, because the applier drops from the overlay what is in the store.
-	t.view = e.store.Snapshot(over)
-	if e.leading || !e.mixing { // at home the overlay has all that a batch may change
-		t.view.Keep(e.rows.view(false))
-	}
+	t.view = e.present(over)
 	return t, nil
+}
+
+// answers reports that what t saw at home may be returned at once: nothing of it is uncommitted,
+// and this gateway still leads.
+func (e *Engine) answers(t *tree) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.leading || e.epoch != t.epoch {
+		return false
+	}
+	for _, ino := range t.seen {
+		if e.commit.Less(segment.Earlier(e.names[ino], t.end)) || e.commit.Less(segment.Earlier(e.data[ino], t.end)) {
+			return false
+		}
+	}
+	return true
 }
 
 // waitFor returns the position that must be committed before what t saw may be returned. At a
@@ -260,6 +274,9 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 		value, err := f(t)
 		if cerr := t.view.Close(); cerr != nil && err == nil {
 			err = cerr
+		}
+		if t.home && err == nil && e.mayServe() == nil && e.answers(t) { // as below, under one lock
+			return value, nil
 		}
 		pos := e.waitFor(t)
 		if t.home {

@@ -55,8 +55,8 @@ type Config struct {
 	Heartbeat  time.Duration // default a fifteenth of Promise
 	Lease      time.Duration // of NFS clients, default 60 s
 	AliveFor   time.Duration // time to live of the registry's heartbeat, default 10 s
-	CacheBytes int64         // of plaintext blocks in memory, default 256 MiB
-	Memory     int64         // of what NFS clients have and ask for, default 192 MiB
+	CacheBytes int64         // of plaintext blocks in memory, default 128 MiB; half as much more is for metadata
+	Memory     int64         // of what NFS clients have and ask for, default 128 MiB
 
 	Clock       func() time.Duration // monotonic, counts suspend
 	Timers      clockwork.Clock      // for waits and intervals
@@ -94,10 +94,10 @@ func (c *Config) setDefaults() {
 		c.AliveFor = 10 * time.Second
 	}
 	if c.CacheBytes == 0 {
-		c.CacheBytes = 256 << 20
+		c.CacheBytes = 128 << 20
 	}
 	if c.Memory == 0 {
-		c.Memory = 192 << 20
+		c.Memory = 128 << 20
 	}
 	if c.Health == nil {
 		c.Health = new(Health)

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-storage/weir/gateway/admission"
 	"github.com/weir-storage/weir/gateway/borrowing"
 	"github.com/weir-storage/weir/gateway/caching"
+	"github.com/weir-storage/weir/gateway/checking"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/gateway/keys"
@@ -122,7 +123,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 			return g.nfs.RevokeLocks(id, h, owner)
 		},
 	})
-	g.pebble = pebble.NewCache(64 << 20)
+	g.pebble = pebble.NewCache(cfg.CacheBytes / 8 * 3)
 	g.cache = engine.NewBlockCache(cfg.CacheBytes)
 	g.borrower, err = borrowing.New(borrowing.Config{Gateway: cfg.Name, Organization: cfg.Organization, View: g.view,
 		Registry: cfg.Registry, Credentials: cfg.Credentials, Dir: cfg.StateDir, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger,
@@ -132,13 +133,11 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	}
 	g.copies, err = copies.NewManager(copies.ManagerConfig{
 		Self: g.self, Promise: cfg.Promise, View: g.view, Registry: cfg.Registry, Peers: g.peers, Node: g.node, Pool: g.pools, FS: cfg.FS,
-		Store: cfg.Store, Lent: g.borrower.Sources, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now,
-		Timers: cfg.Timers, Rand: cfg.Rand, Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
-		Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow, Checkpoints: cfg.Checkpoints,
-		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced,
-		Keys: &keys.Keeper{Self: g.self, View: g.view, Registry: cfg.Registry, SiteKey: cfg.SiteKey, Now: cfg.Now, Rand: cfg.Rand,
-			Rotates: g.peers.Signed, Logger: cfg.Logger},
-	})
+		Store: cfg.Store, Lent: g.borrower.Sources, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now, Timers: cfg.Timers, Rand: cfg.Rand,
+		Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering, Clock: cfg.Clock, Heartbeat: cfg.Heartbeat,
+		Follow: g.routers.Follow, Checkpoints: cfg.Checkpoints, Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop,
+		Heard: g.heard, Synced: cfg.Meters.Synced, Keys: &keys.Keeper{Self: g.self, View: g.view, Registry: cfg.Registry,
+			SiteKey: cfg.SiteKey, Now: cfg.Now, Rand: cfg.Rand, Rotates: g.peers.Signed, Logger: cfg.Logger}})
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +152,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	}
 	g.nfs, err = nfs.New(nfs.Config{
 		Gateway: cfg.Name, ServerOwner: cfg.Federation + "/" + cfg.Site + "/" + cfg.Name, ServerScope: cfg.Federation,
-		Boot:  main.Boot(),
-		Lease: cfg.Lease, Memory: int(cfg.Memory),
+		Boot: main.Boot(), Lease: cfg.Lease, Memory: int(cfg.Memory),
 		Exports: admission.Exports{View: g.view, Routers: g.routers}, State: kept, Clock: clock{cfg}, Rand: cfg.Rand,
 		Log: cfg.Logger, Observe: cfg.Meters.Operation, Slow: cfg.Slow, Tracer: cfg.Tracer,
 		StartTLS: peers.Clients(cfg.Credentials, cfg.Organization, cfg.Site),
@@ -210,7 +208,9 @@ func (g *Gateway) run(ctx context.Context) error {
 		Uses: func(volume, gateway string) bool { return locks.Uses(g.view, volume, gateway) }})
 	forwardpb.RegisterForwardServer(server, &service{g: g, Server: routing.Server{Routers: g.routers, Copies: g.copies},
 		Counter: space.New(space.Config{Gateway: cfg.Name, Site: cfg.Site, Organization: cfg.Organization, View: g.view, Copies: g.copies,
-			Store: cfg.Store, Caller: g.peers.Identity})})
+			Store: cfg.Store, Caller: g.peers.Identity}), Checks: checking.New(checking.ChecksConfig{Gateway: cfg.Name, Site: cfg.Site,
+			Organization: cfg.Organization, View: g.view, Copies: g.copies, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger,
+			Caller: g.peers.Identity})})
 	nodepb.RegisterNodeServer(server, admission.NewNodes(admission.Config{
 		Organization: cfg.Organization, Site: cfg.Site, Gateway: cfg.Name, NFSAddr: cfg.NFSAddr, View: g.view, Registry: cfg.Registry,
 		Peers: g.peers, Routers: g.routers, Reporter: g.reporter, Server: g.nfs, Timers: cfg.Timers, Now: cfg.Now, Logger: cfg.Logger,
@@ -220,9 +220,8 @@ func (g *Gateway) run(ctx context.Context) error {
 	var work sync.WaitGroup
 	failed := make(chan error, 2)
 	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.copies.KeepPurging,
-		g.copies.KeepCheckpoints,
-		g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run, g.watchPools, g.movePools,
-		g.lodging.Run, g.snapshots.Run, g.scrubber.Run, func(ctx context.Context) { g.borrower.Run(ctx, g.copies) }} {
+		g.copies.KeepCheckpoints, g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run, g.watchPools,
+		g.movePools, g.lodging.Run, g.snapshots.Run, g.scrubber.Run, func(ctx context.Context) { g.borrower.Run(ctx, g.copies) }} {
 		work.Go(func() { loop(ctx) })
 	}
 	work.Go(func() {

@@ -32,8 +32,9 @@ func TestPartsAtGateways(t *testing.T) {
 		forwardpb.Forward_Failover_FullMethodName: people, forwardpb.Forward_Activity_FullMethodName: people,
 		forwardpb.Forward_Diagnose_FullMethodName: people, forwardpb.Forward_Cache_FullMethodName: people,
 		forwardpb.Forward_Warm_FullMethodName: people, forwardpb.Forward_Space_FullMethodName: people,
-		nodepb.Node_Admit_FullMethodName: {pki.PartNode},
-		nodepb.Node_Usage_FullMethodName: {pki.PartNode}, nodepb.Node_Revoke_FullMethodName: {pki.PartController},
+		forwardpb.Forward_Check_FullMethodName: people,
+		nodepb.Node_Admit_FullMethodName:       {pki.PartNode},
+		nodepb.Node_Usage_FullMethodName:       {pki.PartNode}, nodepb.Node_Revoke_FullMethodName: {pki.PartController},
 	}
 	n := 0
 	for _, d := range []grpc.ServiceDesc{peerpb.Peer_ServiceDesc, peerpb.Outlines_ServiceDesc, forwardpb.Forward_ServiceDesc,

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weir-storage/weir/gateway/checking"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/gateway/space"
@@ -19,6 +20,7 @@ type service struct {
 	unserved
 	routing.Server
 	*space.Counter
+	*checking.Checks
 	g *Gateway
 }
 

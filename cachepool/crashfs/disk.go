@@ -56,6 +56,8 @@ type Config struct {
 	Gateway string
 	// Limit of the pool's room in bytes.
 	Limit int64
+	// Ahead is what Dir.Ahead returns.
+	Ahead int64
 	// Rand decides what a crash loses, and incarnations.
 	Rand *rand.Rand
 }

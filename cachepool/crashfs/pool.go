@@ -142,6 +142,8 @@ type dir struct {
 
 func (v *dir) Path() string { return "/crashfs/" + v.pool.disk.cfg.Gateway + "/" + v.uuid }
 
+func (v *dir) Ahead() int64 { return v.pool.disk.cfg.Ahead }
+
 // do runs an operation on names as a step.
 func (v *dir) do(op Op, names []string, f func() error) error {
 	for _, n := range names {

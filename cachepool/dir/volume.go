@@ -29,7 +29,7 @@ func (p *Pool) Volume(uuid string) (cachepool.Dir, error) {
 	if err != nil {
 		return nil, p.fail("make volume "+uuid+" on", err, "")
 	}
-	return &volume{pool: p, path: path}, nil
+	return &volume{pool: p, path: path, ahead: aheadOn(path)}, nil
 }
 
 // ListVolumes implements cachepool.Volumes.
@@ -81,11 +81,26 @@ func (p *Pool) Settled(uuid string, why error) error {
 
 // volume implements cachepool.Dir.
 type volume struct {
-	pool *Pool
-	path string
+	pool  *Pool
+	path  string
+	ahead int64
 }
 
 func (v *volume) Path() string { return v.path }
+
+// ahead is Ahead on file systems that overwrite in place, and write a journal when a file grows.
+const ahead = 128 << 10
+
+func (v *volume) Ahead() int64 { return v.ahead }
+
+// aheadOn is Ahead for files in a folder.
+func aheadOn(path string) int64 {
+	var s unix.Statfs_t
+	if unix.Statfs(path, &s) == nil && (s.Type == unix.EXT4_SUPER_MAGIC || s.Type == unix.XFS_SUPER_MAGIC) {
+		return ahead
+	}
+	return 0 // ZFS and Btrfs write anew what is overwritten
+}
 
 func (v *volume) Sync() error { return syncDir(v.path) }
 

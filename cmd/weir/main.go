@@ -29,6 +29,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/dfcmd"
 	"github.com/weir-storage/weir/cmd/weir/exchangecmd"
 	"github.com/weir-storage/weir/cmd/weir/federationcmd"
+	"github.com/weir-storage/weir/cmd/weir/fsckcmd"
 	"github.com/weir-storage/weir/cmd/weir/gatewaycmd"
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
@@ -86,6 +87,7 @@ func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 		cachecmd.Command(sh, connect),
 		cachecmd.WarmCommand(sh, connect),
 		dfcmd.Command(sh, connect),
+		fsckcmd.Command(sh, connect),
 		supportcmd.Command(sh, connect),
 		preflightcmd.Command(sh, connect),
 		pkicmd.Command(sh),

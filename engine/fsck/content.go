@@ -84,6 +84,7 @@ func (s *state) extent(r *run, p meta.Pair) error {
 	if why := s.lies(&x); why != "" {
 		f := r.Finding
 		f.Kind, f.Detail = Block, fmt.Sprintf("bytes %d to %d: %s", x.Off, x.End(), why)
+		f.From, f.To, f.Block = x.Off, x.End(), x.Ref
 		s.add(f)
 	}
 	return nil

@@ -33,7 +33,7 @@ func (c *checker) data() error {
 		if err != nil {
 			return nil // allPairs tells it
 		}
-		f := Finding{Kind: Unreadable, Advice: adviceHeal, snap: from, content: meta.Of(k),
+		f := Finding{Kind: Unreadable, Advice: adviceHeal, snap: from, content: meta.Of(k), From: x.Off, To: x.End(), Block: x.Ref,
 			Detail: fmt.Sprintf("bytes %d to %d, block at %d/%d", x.Off, x.End(), x.Ref.Seq, x.Ref.Off)}
 		want = append(want, wanted{ref: x.Ref, finding: f, upTo: upTo})
 		if len(want) < batch {

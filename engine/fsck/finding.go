@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
 )
 
 // Kind is what is wrong, in one word.
@@ -62,6 +63,11 @@ type Finding struct {
 	Inode  uint64 `json:"inode,omitempty"`  // 0: it is about no inode, or not known
 	Detail string `json:"detail,omitempty"` // what is there and what should be
 	Advice string `json:"advice"`
+	// From and To are the bytes of the file that it is about, and Block is where they are. Zero: it
+	// is about no data.
+	From  uint64           `json:"from,omitempty"`
+	To    uint64           `json:"to,omitempty"`
+	Block segment.BlockRef `json:"-"`
 
 	snap    uint32 // the snapshot in which it is; 0: the present
 	content uint64 // instead of an inode; 0: none

@@ -91,7 +91,7 @@ func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 	if l.sealer == nil {
 		return Position{}, fmt.Errorf("append: %w: call BeginEpoch", ErrNoEpoch)
 	}
-	if err := l.reserve(p.Size(), removes(rec)); err != nil {
+	if err := l.reserveRecord(p.Size(), removes(rec)); err != nil {
 		return Position{}, err
 	}
 	last := l.last()
@@ -133,11 +133,14 @@ func (l *Log) SealAhead(blocks []segment.Block) {
 // write puts bytes at the end of the current segment. They must not change any more. The caller has
 // reserved room for them, and calls grown afterwards.
 func (l *Log) write(b []byte) error {
-	if _, err := l.cur.WriteAt(b, int64(l.last().len)); err != nil {
+	off := int64(l.last().len)
+	end := off + int64(len(b))
+	if _, err := l.cur.WriteAt(b, off); err != nil {
 		return l.fail("write "+fileName(l.cur.seq), err)
 	}
+	l.used(off, end)
 	l.hash.add(b)
-	return nil
+	return l.zeroes(end)
 }
 
 // grown publishes n bytes that were written. The caller holds writer and mu.
@@ -225,6 +228,9 @@ func (l *Log) start(h segment.Header) error {
 	}
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
+	if err := l.cutZeros(); err != nil {
+		return err
+	}
 	if err := l.syncLocked(); err != nil {
 		return err
 	}
@@ -271,7 +277,7 @@ func (l *Log) start(h segment.Header) error {
 	if l.cur != nil {
 		l.files.release(l.cur)
 	}
-	l.cur = cur
+	l.cur, l.size = cur, 0
 	l.addSeg(seg{header: h, local: true})
 	c := l.tail.space(Position{Seq: h.Seq}, len(frame))
 	l.tail.add(c, append(c.buf, frame...))

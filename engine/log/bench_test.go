@@ -4,7 +4,10 @@ package log
 
 import (
 	"crypto/rand"
+	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/weir-storage/weir/cachepool/dir"
 	"github.com/weir-storage/weir/engine/segment"
@@ -90,5 +93,47 @@ func BenchmarkAppendSmallUnsynced(b *testing.B) {
 		_, err := l.Append(&segment.Record{Slot: "client",
 			Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 180)}}})
 		must(b, err)
+	}
+}
+
+// BenchmarkSyncEach appends records of 4 KiB from some workers, each of which waits until its
+// record is durable, with zeros ahead and without. Both take turns, so that they meet the same
+// noise.
+func BenchmarkSyncEach(b *testing.B) {
+	const n, rounds = 200, 6
+	raw := make([]byte, 4<<10)
+	_, _ = rand.Read(raw) // never fails
+	for _, workers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			logs := []*Log{onDisk(b), onDisk(b)}
+			logs[1].ahead = 0
+			var took [2]time.Duration
+			for range rounds {
+				for k, l := range logs {
+					began := time.Now()
+					var all sync.WaitGroup
+					for range workers {
+						all.Go(func() {
+							for range n {
+								end, err := l.Append(&segment.Record{Blocks: []segment.Block{{Raw: raw}}})
+								if err == nil {
+									err = l.Wait(b.Context(), end)
+								}
+								if err != nil {
+									b.Error(err)
+									return
+								}
+							}
+						})
+					}
+					all.Wait()
+					took[k] += time.Since(began)
+				}
+			}
+			b.ReportMetric(float64(took[0].Microseconds())/(n*rounds), "us/sync")
+			b.ReportMetric(float64(took[1].Microseconds())/(n*rounds), "us/sync-without")
+			b.ReportMetric(float64(took[1])/float64(took[0]), "x-without")
+			b.ReportMetric(0, "ns/op")
+		})
 	}
 }

@@ -49,7 +49,7 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 	}
 	if l.named(s) && remote {
 		name := l.nameOf(s)
-		for _, src := range l.sources() {
+		for _, src := range l.Sources() {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -76,7 +76,8 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 	return fmt.Errorf("read segment %d offset %d in %s: %w: %w", s.header.Seq, off, l.cfg.Dir.Path(), ErrUnreadable, errors.Join(errs...))
 }
 
-func (l *Log) sources() []Source {
+// Sources returns the other places that may have closed segments, nearest first.
+func (l *Log) Sources() []Source {
 	if l.cfg.Sources == nil {
 		return nil
 	}

@@ -178,7 +178,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 	scripts, rounds := uint64(8), 3
 	for script := range scripts {
 		for at := 1; ; at++ {
-			s := setup{disk: newDisk(script*1000+uint64(at), 1<<30), size: 1500}
+			s := setup{disk: newZeroedDisk(script*1000+uint64(at), 1<<30, int64(script%4)*600), size: 1500}
 			m := &model{source: newSource("store")}
 			s.sources = []Source{m.source}
 			r := rand.New(rand.NewPCG(script, 0))
@@ -233,7 +233,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 func TestCrashInRecovery(t *testing.T) {
 	for seed := range uint64(40) {
 		for at := 1; at < 12; at++ {
-			s := setup{disk: newDisk(seed, 1<<30), size: 1500}
+			s := setup{disk: newZeroedDisk(seed, 1<<30, int64(seed%2)*900), size: 1500}
 			m := &model{source: newSource("store")}
 			s.sources = []Source{m.source}
 			l := s.mustOpen(t)

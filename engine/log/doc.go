@@ -55,6 +55,9 @@
 //	64 1  1 = the log lost something, see Disown
 //	   4  CRC-32C of all before
 //
+// The file of the last segment may have zeros behind its last frame, so that an fsync need not
+// write how long the file is. They are cut before the fsync that closes the segment.
+//
 // A segment's file and its name in the directory are fsynced before the next segment's file is
 // made. So after a crash only the last segment can be torn. If an earlier one is not whole, it was
 // damaged. Truncate removes files from the end, and makes each removal durable before the next.

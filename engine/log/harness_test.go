@@ -28,7 +28,12 @@ var (
 const testDir = "v"
 
 func newDisk(seed uint64, limit int64) *crashfs.Disk {
-	return crashfs.NewDisk(crashfs.Config{Gateway: "gw", Limit: limit, Rand: rand.New(rand.NewPCG(seed, 1))})
+	return newZeroedDisk(seed, limit, 0)
+}
+
+// newZeroedDisk is newDisk for a log that writes so many zeros ahead.
+func newZeroedDisk(seed uint64, limit, zeros int64) *crashfs.Disk {
+	return crashfs.NewDisk(crashfs.Config{Gateway: "gw", Limit: limit, Ahead: zeros, Rand: rand.New(rand.NewPCG(seed, 1))})
 }
 
 // source is a store in memory.

@@ -93,7 +93,7 @@ func (l *Log) verifyFile(s *seg) error {
 // fetch writes a whole, verified copy of s into the file temp and fsyncs it.
 func (l *Log) fetch(ctx context.Context, s *seg, temp string) error {
 	var errs []error
-	for _, src := range l.sources() {
+	for _, src := range l.Sources() {
 		err := l.fetchFrom(ctx, s, src, temp)
 		if err == nil {
 			return nil

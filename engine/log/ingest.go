@@ -138,13 +138,13 @@ func (in *ingest) flush() error {
 // admit reserves room for what was collected. It returns what found room, and why the rest did not.
 func (in *ingest) admit() (n int, found []arrived, full error) {
 	l := in.l
-	if len(in.pending) == 0 || l.reserve(len(in.pending), false) == nil {
+	if len(in.pending) == 0 || l.reserveRecord(len(in.pending), false) == nil {
 		return len(in.pending), in.waiting, nil
 	}
 	start := l.last().len
 	for i, w := range in.waiting {
 		size := int(w.End.Off-start) - n
-		if err := l.reserve(size, w.urgent); err != nil {
+		if err := l.reserveRecord(size, w.urgent); err != nil {
 			return n, in.waiting[:i], err
 		}
 		n += size

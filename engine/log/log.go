@@ -21,6 +21,7 @@ import (
 type Log struct {
 	cfg   Config
 	files *files
+	ahead int64 // how many zeros are written at a time, see zeros.go; 0: none
 
 	// Guarded by writer.
 	writer sync.Mutex
@@ -29,6 +30,9 @@ type Log struct {
 	newest atomic.Pointer[segment.Sealer]
 	// saltDue: nothing is sealed under the salt of sealer any more. Who begins a segment clears it.
 	saltDue atomic.Bool
+	// size is the length of the current file, if it has zeros behind the log's end; see zeros.go.
+	size    int64
+	noZeros bool     // they cannot be written
 	viewer  Viewer   // nil: records are shown to nobody
 	hash    *hasher  // over the last segment; nil when that is closed
 	unnoted []uint64 // segments that were closed, and may not be in the segment table yet
@@ -40,7 +44,12 @@ type Log struct {
 	repairs repairs
 
 	syncMu sync.Mutex
-	mark   *watermark // guarded by syncMu
+	// Guarded by syncMu.
+	mark    *watermark
+	trimmed bool // the current file was cut, and not fsynced since
+
+	// steady: few bytes are synced at a time.
+	steady atomic.Bool
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -93,6 +102,7 @@ type seg struct {
 	local    bool
 	uploaded bool
 	dropped  bool   // nobody has it any more; not local, not uploaded
+	mending  bool   // the store's object is being replaced, see Unstore
 	noted    bool   // the segment table has it, as it is
 	before   uint64 // bytes of the known segments before it
 }

@@ -34,7 +34,7 @@ func Open(cfg Config) (*Log, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, files: newFiles(cfg.Dir), changed: make(chan struct{}), tail: tail{max: cfg.TailBytes}}
+	l := &Log{cfg: cfg, files: newFiles(cfg.Dir), changed: make(chan struct{}), tail: tail{max: cfg.TailBytes}, ahead: cfg.Dir.Ahead()}
 	if err := l.recover(); err != nil {
 		err = fmt.Errorf("open log in %s: %w", cfg.Dir.Path(), err)
 		if l.mark != nil {
@@ -319,9 +319,17 @@ func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.L
 		return s, fmt.Errorf("segment %d in %s is not the last and ends %v: %w", seq, l.path(seq), got.Tail, got.Why), nil
 	}
 	if isLast {
-		l.recovered.CutBytes = size - int64(got.Valid)
 		l.hash = newHasher(hash)
-		if got.Tail != segment.Clean {
+		zeros := false
+		if got.Tail == segment.Torn {
+			if zeros, err = onlyZeros(h, int64(got.Valid), size); err != nil {
+				return nil, nil, fmt.Errorf("read %s: %w", l.path(seq), err)
+			}
+		}
+		if !zeros { // else they were written ahead, and nothing was there
+			l.recovered.CutBytes = size - int64(got.Valid)
+		}
+		if got.Tail != segment.Clean && !zeros {
 			l.cfg.Logger.Warn("cutting the end of the log", slog.String("path", l.path(seq)), slog.String("tail", got.Tail.String()),
 				slog.Uint64("valid", got.Valid), slog.Int64("cut", l.recovered.CutBytes), slog.Any("why", got.Why))
 		}
@@ -415,6 +423,6 @@ func (l *Log) reopenLast() error {
 	if l.cur != nil {
 		l.files.release(l.cur)
 	}
-	l.cur, l.unsynced = h, 0
+	l.cur, l.unsynced, l.size = h, 0, 0
 	return nil
 }

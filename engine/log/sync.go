@@ -121,11 +121,12 @@ func (l *Log) syncLocked() error {
 		return l.poison
 	}
 	target, cur, unsynced := l.end, l.cur, l.unsynced
-	clean := target == l.durable
+	clean := target == l.durable && !l.trimmed
 	l.mu.Unlock()
 	if clean || cur == nil {
 		return nil
 	}
+	l.steady.Store(unsynced <= l.ahead/2)
 	// The watermark of the fsync before is carried by this one.
 	carried := make(chan error, 1)
 	if l.mark.dirty {
@@ -141,6 +142,7 @@ func (l *Log) syncLocked() error {
 	if err != nil {
 		return l.fail("fsync "+fileName(cur.seq), err)
 	}
+	l.trimmed = false
 	if l.cfg.Synced != nil {
 		l.cfg.Synced(l.now().Sub(began))
 	}

@@ -19,7 +19,7 @@ type tally struct {
 }
 
 // waits reports whether s is to be uploaded: no store has it, and it does not change any more.
-func (s *seg) waits() bool { return s.closed && s.local && !s.uploaded }
+func (s *seg) waits() bool { return s.closed && s.local && !s.uploaded && !s.mending }
 
 // evictable reports whether the file of s is not the only copy.
 func (s *seg) evictable() bool { return s.local && s.uploaded }

@@ -50,6 +50,9 @@ func (l *Log) Truncate(to Position) error {
 	if err := l.mark.begin(l.cfg.Dir, m); err != nil {
 		return l.fail("keep the watermark", err)
 	}
+	if err := l.cutZeros(); err != nil { // what is dropped takes the room that its records take
+		return err
+	}
 	dropped := l.shorten(to)
 	if err := l.removeFiles(dropped); err != nil {
 		return err

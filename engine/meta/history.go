@@ -92,7 +92,7 @@ func Seen(k []byte, number uint64) bool {
 
 // At returns the view of a snapshot, of what v has. One of the two is closed.
 func (v *View) At(s Snapshot) *View {
-	return &View{over: v.over, base: v.base, snap: v.snap, past: &s}
+	return &View{over: v.over, base: v.base, snap: v.snap, of: v.of, past: &s}
 }
 
 // Preserved reports whether the history has what k was in snapshot gen.

@@ -17,7 +17,8 @@ import (
 type View struct {
 	over *Overlay // nil: none
 	base pebble.Reader
-	snap *pebble.Snapshot // closed by Close; nil if base is the database itself
+	snap *pebble.Snapshot // closed by Close; nil if base is the database itself, or of a Moment
+	of   *Moment          // whose snapshot base is; nil: of none
 	past *Snapshot        // the view shows the volume as of it; nil: the present
 	rows Rows             // nil: none
 }
@@ -36,10 +37,13 @@ func (v *View) Keep(r Rows) { v.rows = r }
 
 // Close releases the view's snapshot.
 func (v *View) Close() error {
-	if v.snap == nil {
-		return nil
+	switch {
+	case v.of != nil:
+		return v.of.Release()
+	case v.snap != nil:
+		return v.snap.Close()
 	}
-	return v.snap.Close()
+	return nil
 }
 
 // Get returns the value of k, and reports whether there is one. The caller must not change the

@@ -22,7 +22,7 @@ const (
 )
 
 // defaultMemory is Config.Memory of a Config without it. It suits a gateway with 512 MiB.
-const defaultMemory = 192 << 20
+const defaultMemory = 128 << 20
 
 const (
 	// requestTakes is the least that a request takes of memory: its goroutine, its buffers, and

@@ -35,6 +35,7 @@ var (
 		forwardpb.Forward_Cache_FullMethodName:    people,
 		forwardpb.Forward_Warm_FullMethodName:     people,
 		forwardpb.Forward_Space_FullMethodName:    people,
+		forwardpb.Forward_Check_FullMethodName:    people,
 		forwardpb.Forward_Failover_FullMethodName: people,
 		forwardpb.Forward_Activity_FullMethodName: people,
 		forwardpb.Forward_Diagnose_FullMethodName: people,

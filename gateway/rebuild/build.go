@@ -73,6 +73,7 @@ type Loss struct {
 	What  string   // names the object
 	Paths []string // of what it concerns, as far as they are known; for people
 	More  int      // paths that are not listed
+	Cut   bool     // it is the changes of segments that the state does not have
 }
 
 // LossError reports that something is lost, and that nobody said to go on without it.

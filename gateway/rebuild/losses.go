@@ -79,7 +79,7 @@ func (b *builder) unreached(ctx context.Context, e *engine.Engine, c *chain, all
 		return nil
 	}
 	first, last := all[0], all[len(all)-1]
-	l := Loss{What: fmt.Sprintf("%d segments from %s to %s cannot be applied: ", len(all), first.Name, last.Name)}
+	l := Loss{Cut: true, What: fmt.Sprintf("%d segments from %s to %s cannot be applied: ", len(all), first.Name, last.Name)}
 	missing := segment.Name(b.found.volume, first.Prev.Seq, first.Prev.Hash)
 	switch n := b.found.nodes[missing]; {
 	case first.why != "":

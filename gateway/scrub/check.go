@@ -19,7 +19,7 @@ const logged = 20
 
 // check checks the metadata of a copy that has the key.
 func (s *Scrubber) check(ctx context.Context, name string, c *copies.Copy) {
-	cfg := fsck.Config{Most: logged, Segments: lengths(c.Log), Pace: func(ctx context.Context, bytes int) error {
+	cfg := fsck.Config{Most: logged, Segments: Lengths(c.Log), Pace: func(ctx context.Context, bytes int) error {
 		s.sleep(ctx, time.Duration(bytes)*time.Second/rate)
 		return ctx.Err()
 	}}
@@ -50,9 +50,9 @@ func (s *Scrubber) check(ctx context.Context, name string, c *copies.Copy) {
 		"snapshots", report.Snapshots, "pairs", report.Pairs)
 }
 
-// lengths returns the lengths of segments. What is before the first known segment is taken for
+// Lengths returns the lengths of segments. What is before the first known segment is taken for
 // there: a copy may know of it by a checkpoint only.
-func lengths(l *log.Log) func(seq uint64) (uint64, bool) {
+func Lengths(l *log.Log) func(seq uint64) (uint64, bool) {
 	all := l.Segments()
 	return func(seq uint64) (uint64, bool) {
 		if len(all) > 0 && seq < all[0].Seq {

@@ -99,6 +99,9 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		return err
 	}
 
+	if sh.Getenv("GOMEMLIMIT") == "" { // else a person has said what the runtime is to keep to
+		defer process.LimitMemory(ctx, int64(c.Memory), sh.Pause, logger)()
+	}
 	health := new(gateway.Health)
 	ctx, end := watchHealth(ctx, c.Health, health)
 	defer func() { err = errors.Join(err, end()) }()

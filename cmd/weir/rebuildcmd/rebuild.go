@@ -86,12 +86,12 @@ func run(ctx context.Context, sh *cli.Shell, opener *access.Opener, name string,
 	if err != nil {
 		return err
 	}
-	id, keys, err := keysOf(ctx, opener, name, o.keyring, file)
+	id, keys, err := KeysOf(ctx, opener, name, o.keyring, file)
 	if err != nil {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(sh.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	from, err := openStore(ctx, file.Store, o.storeDir, logger)
+	from, err := OpenStore(ctx, file.Store, o.storeDir, logger)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,8 @@ func extract(ctx context.Context, sh *cli.Shell, cfg rebuild.Config, to string) 
 	return sh.Say("%s: %d files of %s, %d directories, %d others\n", to, w.Files, cli.Bytes(int64(w.Bytes)), w.Directories, w.Others)
 }
 
-func openStore(ctx context.Context, c config.Store, dir string, logger *slog.Logger) (store.Store, error) {
+// OpenStore opens the store of a site, or a directory in its place. The caller does not close it.
+func OpenStore(ctx context.Context, c config.Store, dir string, logger *slog.Logger) (store.Store, error) {
 	if dir != "" {
 		if _, err := os.Stat(dir); err != nil { // opening would make it
 			return nil, fmt.Errorf("--store-dir: %w", err)
@@ -193,8 +194,9 @@ func openStore(ctx context.Context, c config.Store, dir string, logger *slog.Log
 	return s, err
 }
 
-// keysOf finds a volume's identity and its data keys, as far as the site has them.
-func keysOf(ctx context.Context, opener *access.Opener, name, file string, c config.Config) (id volume.ID, _ *segment.Keys, err error) {
+// KeysOf finds a volume's identity and its data keys, as far as the site of a configuration has
+// them. file has the keyring; empty: the registry has it.
+func KeysOf(ctx context.Context, opener *access.Opener, name, file string, c config.Config) (id volume.ID, _ *segment.Keys, err error) {
 	key, err := gatewaycmd.ReadSiteKey(c.SiteKey)
 	if err != nil {
 		return id, nil, err

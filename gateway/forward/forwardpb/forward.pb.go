@@ -1863,6 +1863,150 @@ func (x *SpaceReply) GetJson() []byte {
 	return nil
 }
 
+type CheckRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
+	Data          bool                   `protobuf:"varint,2,opt,name=data,proto3" json:"data,omitempty"`    // read all data too, on the pool and in the site's store
+	Repair        bool                   `protobuf:"varint,3,opt,name=repair,proto3" json:"repair,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckRequest) Reset() {
+	*x = CheckRequest{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckRequest) ProtoMessage() {}
+
+func (x *CheckRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
+func (*CheckRequest) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CheckRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *CheckRequest) GetData() bool {
+	if x != nil {
+		return x.Data
+	}
+	return false
+}
+
+func (x *CheckRequest) GetRepair() bool {
+	if x != nil {
+		return x.Repair
+	}
+	return false
+}
+
+type CheckPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`     // what is being read
+	Done          uint64                 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`    // of it
+	Total         uint64                 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`  // about how much there is; 0: not known
+	Bytes         bool                   `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`  // done and total are bytes
+	Json          []byte                 `protobuf:"bytes,5,opt,name=json,proto3" json:"json,omitempty"`     // checking.Report; empty: more parts follow
+	Failed        string                 `protobuf:"bytes,6,opt,name=failed,proto3" json:"failed,omitempty"` // with json: why the check did not come to its end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckPart) Reset() {
+	*x = CheckPart{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckPart) ProtoMessage() {}
+
+func (x *CheckPart) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckPart.ProtoReflect.Descriptor instead.
+func (*CheckPart) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *CheckPart) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *CheckPart) GetDone() uint64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *CheckPart) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *CheckPart) GetBytes() bool {
+	if x != nil {
+		return x.Bytes
+	}
+	return false
+}
+
+func (x *CheckPart) GetJson() []byte {
+	if x != nil {
+		return x.Json
+	}
+	return nil
+}
+
+func (x *CheckPart) GetFailed() string {
+	if x != nil {
+		return x.Failed
+	}
+	return ""
+}
+
 type WarmRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
@@ -1873,7 +2017,7 @@ type WarmRequest struct {
 
 func (x *WarmRequest) Reset() {
 	*x = WarmRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +2029,7 @@ func (x *WarmRequest) String() string {
 func (*WarmRequest) ProtoMessage() {}
 
 func (x *WarmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2042,7 @@ func (x *WarmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarmRequest.ProtoReflect.Descriptor instead.
 func (*WarmRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{24}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WarmRequest) GetVolume() string {
@@ -1931,7 +2075,7 @@ type WarmProgress struct {
 
 func (x *WarmProgress) Reset() {
 	*x = WarmProgress{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2087,7 @@ func (x *WarmProgress) String() string {
 func (*WarmProgress) ProtoMessage() {}
 
 func (x *WarmProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2100,7 @@ func (x *WarmProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarmProgress.ProtoReflect.Descriptor instead.
 func (*WarmProgress) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{25}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WarmProgress) GetCounting() bool {
@@ -2155,7 +2299,18 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\" \n" +
 	"\n" +
 	"SpaceReply\x12\x12\n" +
-	"\x04json\x18\x01 \x01(\fR\x04json\"9\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"R\n" +
+	"\fCheckRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\bR\x04data\x12\x16\n" +
+	"\x06repair\x18\x03 \x01(\bR\x06repair\"\x8b\x01\n" +
+	"\tCheckPart\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x04R\x04done\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x04R\x05total\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\bR\x05bytes\x12\x12\n" +
+	"\x04json\x18\x05 \x01(\fR\x04json\x12\x16\n" +
+	"\x06failed\x18\x06 \x01(\tR\x06failed\"9\n" +
 	"\vWarmRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"\xae\x01\n" +
@@ -2193,7 +2348,7 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x10METHOD_TEST_LOCK\x10\x15\x12\x11\n" +
 	"\rMETHOD_UNLOCK\x10\x16\x12\x11\n" +
 	"\rMETHOD_FORGET\x10\x17\x12\x19\n" +
-	"\x15METHOD_REGISTER_LOCKS\x10\x182\x91\x05\n" +
+	"\x15METHOD_REGISTER_LOCKS\x10\x182\xd7\x05\n" +
 	"\aForward\x12@\n" +
 	"\x04Call\x12\x1c.weir.forward.v1.CallRequest\x1a\x1a.weir.forward.v1.CallReply\x12@\n" +
 	"\x04Held\x12\x1c.weir.forward.v1.HeldRequest\x1a\x1a.weir.forward.v1.HeldReply\x12F\n" +
@@ -2203,7 +2358,8 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\bDiagnose\x12 .weir.forward.v1.DiagnoseRequest\x1a\x1d.weir.forward.v1.DiagnosePart0\x01\x12C\n" +
 	"\x05Cache\x12\x1d.weir.forward.v1.CacheRequest\x1a\x1b.weir.forward.v1.CacheReply\x12E\n" +
 	"\x04Warm\x12\x1c.weir.forward.v1.WarmRequest\x1a\x1d.weir.forward.v1.WarmProgress0\x01\x12C\n" +
-	"\x05Space\x12\x1d.weir.forward.v1.SpaceRequest\x1a\x1b.weir.forward.v1.SpaceReplyB8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
+	"\x05Space\x12\x1d.weir.forward.v1.SpaceRequest\x1a\x1b.weir.forward.v1.SpaceReply\x12D\n" +
+	"\x05Check\x12\x1d.weir.forward.v1.CheckRequest\x1a\x1a.weir.forward.v1.CheckPart0\x01B8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
 
 var (
 	file_gateway_forward_forwardpb_forward_proto_rawDescOnce sync.Once
@@ -2218,7 +2374,7 @@ func file_gateway_forward_forwardpb_forward_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_forward_forwardpb_forward_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_gateway_forward_forwardpb_forward_proto_goTypes = []any{
 	(Method)(0),             // 0: weir.forward.v1.Method
 	(*Handle)(nil),          // 1: weir.forward.v1.Handle
@@ -2245,8 +2401,10 @@ var file_gateway_forward_forwardpb_forward_proto_goTypes = []any{
 	(*CacheReply)(nil),      // 22: weir.forward.v1.CacheReply
 	(*SpaceRequest)(nil),    // 23: weir.forward.v1.SpaceRequest
 	(*SpaceReply)(nil),      // 24: weir.forward.v1.SpaceReply
-	(*WarmRequest)(nil),     // 25: weir.forward.v1.WarmRequest
-	(*WarmProgress)(nil),    // 26: weir.forward.v1.WarmProgress
+	(*CheckRequest)(nil),    // 25: weir.forward.v1.CheckRequest
+	(*CheckPart)(nil),       // 26: weir.forward.v1.CheckPart
+	(*WarmRequest)(nil),     // 27: weir.forward.v1.WarmRequest
+	(*WarmProgress)(nil),    // 28: weir.forward.v1.WarmProgress
 }
 var file_gateway_forward_forwardpb_forward_proto_depIdxs = []int32{
 	1,  // 0: weir.forward.v1.Attr.handle:type_name -> weir.forward.v1.Handle
@@ -2275,19 +2433,21 @@ var file_gateway_forward_forwardpb_forward_proto_depIdxs = []int32{
 	17, // 23: weir.forward.v1.Forward.Activity:input_type -> weir.forward.v1.ActivityRequest
 	19, // 24: weir.forward.v1.Forward.Diagnose:input_type -> weir.forward.v1.DiagnoseRequest
 	21, // 25: weir.forward.v1.Forward.Cache:input_type -> weir.forward.v1.CacheRequest
-	25, // 26: weir.forward.v1.Forward.Warm:input_type -> weir.forward.v1.WarmRequest
+	27, // 26: weir.forward.v1.Forward.Warm:input_type -> weir.forward.v1.WarmRequest
 	23, // 27: weir.forward.v1.Forward.Space:input_type -> weir.forward.v1.SpaceRequest
-	10, // 28: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
-	12, // 29: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
-	14, // 30: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
-	16, // 31: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
-	18, // 32: weir.forward.v1.Forward.Activity:output_type -> weir.forward.v1.ActivityReply
-	20, // 33: weir.forward.v1.Forward.Diagnose:output_type -> weir.forward.v1.DiagnosePart
-	22, // 34: weir.forward.v1.Forward.Cache:output_type -> weir.forward.v1.CacheReply
-	26, // 35: weir.forward.v1.Forward.Warm:output_type -> weir.forward.v1.WarmProgress
-	24, // 36: weir.forward.v1.Forward.Space:output_type -> weir.forward.v1.SpaceReply
-	28, // [28:37] is the sub-list for method output_type
-	19, // [19:28] is the sub-list for method input_type
+	25, // 28: weir.forward.v1.Forward.Check:input_type -> weir.forward.v1.CheckRequest
+	10, // 29: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
+	12, // 30: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
+	14, // 31: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
+	16, // 32: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
+	18, // 33: weir.forward.v1.Forward.Activity:output_type -> weir.forward.v1.ActivityReply
+	20, // 34: weir.forward.v1.Forward.Diagnose:output_type -> weir.forward.v1.DiagnosePart
+	22, // 35: weir.forward.v1.Forward.Cache:output_type -> weir.forward.v1.CacheReply
+	28, // 36: weir.forward.v1.Forward.Warm:output_type -> weir.forward.v1.WarmProgress
+	24, // 37: weir.forward.v1.Forward.Space:output_type -> weir.forward.v1.SpaceReply
+	26, // 38: weir.forward.v1.Forward.Check:output_type -> weir.forward.v1.CheckPart
+	29, // [29:39] is the sub-list for method output_type
+	19, // [19:29] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
 	19, // [19:19] is the sub-list for extension extendee
 	0,  // [0:19] is the sub-list for field type_name
@@ -2305,7 +2465,7 @@ func file_gateway_forward_forwardpb_forward_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_forward_forwardpb_forward_proto_rawDesc), len(file_gateway_forward_forwardpb_forward_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   26,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,7 @@ const (
 	Forward_Cache_FullMethodName    = "/weir.forward.v1.Forward/Cache"
 	Forward_Warm_FullMethodName     = "/weir.forward.v1.Forward/Warm"
 	Forward_Space_FullMethodName    = "/weir.forward.v1.Forward/Space"
+	Forward_Check_FullMethodName    = "/weir.forward.v1.Forward/Check"
 )
 
 // ForwardClient is the client API for Forward service.
@@ -65,6 +66,12 @@ type ForwardClient interface {
 	//
 	//	NOT_FOUND: the callee has no copy that is open.
 	Space(ctx context.Context, in *SpaceRequest, opts ...grpc.CallOption) (*SpaceReply, error)
+	// Check checks the callee's copy of a volume, and repairs it if it is told to, for `weir fsck`.
+	// It tells how far it is, and ends with a message that has the report. It ends when the caller
+	// goes away.
+	//
+	//	NOT_FOUND: the callee has no copy that is open.
+	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CheckPart], error)
 }
 
 type forwardClient struct {
@@ -183,6 +190,25 @@ func (c *forwardClient) Space(ctx context.Context, in *SpaceRequest, opts ...grp
 	return out, nil
 }
 
+func (c *forwardClient) Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CheckPart], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Forward_ServiceDesc.Streams[2], Forward_Check_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CheckRequest, CheckPart]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Forward_CheckClient = grpc.ServerStreamingClient[CheckPart]
+
 // ForwardServer is the server API for Forward service.
 // All implementations must embed UnimplementedForwardServer
 // for forward compatibility.
@@ -214,6 +240,12 @@ type ForwardServer interface {
 	//
 	//	NOT_FOUND: the callee has no copy that is open.
 	Space(context.Context, *SpaceRequest) (*SpaceReply, error)
+	// Check checks the callee's copy of a volume, and repairs it if it is told to, for `weir fsck`.
+	// It tells how far it is, and ends with a message that has the report. It ends when the caller
+	// goes away.
+	//
+	//	NOT_FOUND: the callee has no copy that is open.
+	Check(*CheckRequest, grpc.ServerStreamingServer[CheckPart]) error
 	mustEmbedUnimplementedForwardServer()
 }
 
@@ -250,6 +282,9 @@ func (UnimplementedForwardServer) Warm(*WarmRequest, grpc.ServerStreamingServer[
 }
 func (UnimplementedForwardServer) Space(context.Context, *SpaceRequest) (*SpaceReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Space not implemented")
+}
+func (UnimplementedForwardServer) Check(*CheckRequest, grpc.ServerStreamingServer[CheckPart]) error {
+	return status.Error(codes.Unimplemented, "method Check not implemented")
 }
 func (UnimplementedForwardServer) mustEmbedUnimplementedForwardServer() {}
 func (UnimplementedForwardServer) testEmbeddedByValue()                 {}
@@ -420,6 +455,17 @@ func _Forward_Space_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Forward_Check_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(CheckRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ForwardServer).Check(m, &grpc.GenericServerStream[CheckRequest, CheckPart]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Forward_CheckServer = grpc.ServerStreamingServer[CheckPart]
+
 // Forward_ServiceDesc is the grpc.ServiceDesc for Forward service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -465,6 +511,11 @@ var Forward_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Warm",
 			Handler:       _Forward_Warm_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Check",
+			Handler:       _Forward_Check_Handler,
 			ServerStreams: true,
 		},
 	},

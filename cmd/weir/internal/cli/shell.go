@@ -49,9 +49,15 @@ func (sh *Shell) Run(ctx context.Context, root *cobra.Command, args []string) in
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var wrong *UsageError
+	var own *CodeError
 	switch {
 	case err == nil:
 		return ExitOK
+	case errors.As(err, &own):
+		if own.Err != nil {
+			sh.Tell("%s: %v\n", sh.program(), own.Err)
+		}
+		return own.Code
 	case errors.As(err, &wrong):
 		sh.Tell("%s: %v\nSee `%[1]s help`.\n", sh.program(), err)
 		return ExitUsage
@@ -135,3 +141,15 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		return nil
 	}
 }
+
+// CodeError ends the program with an exit code that the command has of its own, such as those of
+// fsck(8). Err is what to say; nil: all is said.
+type CodeError struct {
+	Code int
+	Err  error
+}
+
+func (e *CodeError) Error() string { return fmt.Sprintf("exit code %d: %v", e.Code, e.Err) }
+
+// Unwrap returns Err.
+func (e *CodeError) Unwrap() error { return e.Err }

@@ -139,6 +139,25 @@ func (borrowed) Close() error { return nil }
 // Run runs a command line.
 func (b *Bench) Run(input string, args ...string) (code int, out, errs string) {
 	b.t.Helper()
+	return b.run(b.t.Context(), input, args)
+}
+
+// RunUntil runs a command line, and ends it as a signal does once until is true.
+func (b *Bench) RunUntil(until func() bool, args ...string) (code int, errs string) {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.t.Context())
+	defer cancel()
+	go func() {
+		for !until() && machine.Pause(ctx, time.Millisecond) {
+		}
+		cancel()
+	}()
+	code, _, errs = b.run(ctx, "", args)
+	return code, errs
+}
+
+func (b *Bench) run(ctx context.Context, input string, args []string) (code int, out, errs string) {
+	b.t.Helper()
 	var stdout, stderr bytes.Buffer
 	env := map[string]string{"WEIR_REGISTRY": "https://r:2379", "WEIR_CA": "ca", "WEIR_CERT": "cert", "WEIR_KEY": "key"}
 	sh := &cli.Shell{
@@ -156,7 +175,7 @@ func (b *Bench) Run(input string, args ...string) (code int, out, errs string) {
 			},
 			Self: b.Self}, nil
 	}
-	code = sh.Run(b.t.Context(), sh.Root(&cobra.Command{Use: "weir"}, b.tree(sh, connect)...), args)
+	code = sh.Run(ctx, sh.Root(&cobra.Command{Use: "weir"}, b.tree(sh, connect)...), args)
 	return code, stdout.String(), stderr.String()
 }
 

@@ -43,7 +43,10 @@ type Config struct {
 	Heartbeat federation.Duration `json:"heartbeat"`
 	Lease     federation.Duration `json:"lease"`
 	AliveFor  federation.Duration `json:"aliveFor"`
-	Cache     federation.Bytes    `json:"cache"`
+	// Memory is what the process is to take in all. See config_memory.go.
+	Memory federation.Bytes `json:"memory"`
+	// Cache is of decrypted blocks.
+	Cache federation.Bytes `json:"cache"`
 	// ClientMemory is of what NFS clients have and ask for.
 	ClientMemory federation.Bytes `json:"clientMemory"`
 	StateDir     string           `json:"stateDir"`

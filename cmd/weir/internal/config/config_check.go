@@ -41,14 +41,12 @@ func (c *Config) SetDefaults() {
 	if c.Tracing.Share == nil {
 		c.Tracing.Share = new(0.01)
 	}
+	c.setMemory()
 	c.Pool.Name = cmp.Or(c.Pool.Name, "main")
 	if c.StateDir == "" && c.Pool.Path != "" {
 		c.StateDir = filepath.Join(c.Pool.Path, "clients")
 	}
 }
-
-// leastClientMemory lets a client have several requests of the largest size under way.
-const leastClientMemory = 32 << 20
 
 // Check returns everything that keeps a gateway from running with c, joined. Call SetDefaults
 // first.
@@ -102,12 +100,7 @@ func (c *Config) Check() error {
 	}
 	c.checkStore(&p)
 	c.checkTimes(&p)
-	if c.Cache < 0 {
-		p.Add("cache", c.Cache, "negative: write how much memory the cache may take, such as 256Mi")
-	}
-	if c.ClientMemory != 0 && c.ClientMemory < leastClientMemory {
-		p.Add("clientMemory", c.ClientMemory, "too little for requests of one megabyte: write 32Mi or more, such as 192Mi")
-	}
+	c.checkMemory(&p)
 	if _, err := ParseLevel(c.LogLevel); err != nil {
 		p.Add("logLevel", c.LogLevel, "not a level: write debug, info, warn or error")
 	}
