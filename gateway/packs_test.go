@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/fsck"
 	"github.com/weir-storage/weir/engine/pack"
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/gateway/space"
@@ -146,11 +148,11 @@ func (o *overwritten) checked(site string) {
 
 // TestPacks: what is overwritten at random comes back in every store, though each segment has
 // something that lives. All copies make the same packs. What is read is what was written: at every
-// site, at one without a copy, and in a snapshot.
+// site, in a snapshot, after a restart, a fail-over, and at a copy that began with a checkpoint.
 func TestPacks(t *testing.T) {
 	c := newCluster(t)
 	c.due = packsEarly
-	for _, s := range []string{"a", "b", "d"} {
+	for _, s := range []string{"a", "b", "c", "d"} {
 		c.add(s)
 	}
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
@@ -201,5 +203,87 @@ func TestPacks(t *testing.T) {
 		snapshot(s)
 		o.same(c.router(s, id), volume.Root, o.model)
 		o.checked(s)
+	}
+
+	// A copy that begins with a checkpoint gets the packs. It is no member before.
+	c.change(id, func(v *federation.Volume) { v.Spec.Replication.Copies, v.Sites = 3, []string{"a", "b", "c"} })
+	c.whole("a", id, "c")
+	moved := 0
+	for _, s := range c.at("c").copies.Copy(id).Log.Segments() {
+		if s.Dropped {
+			moved++
+		}
+	}
+	if moved == 0 {
+		t.Error("the new copy has all segments")
+	}
+	o.settled("a", "a", "b", "c")
+	snapshot("c")
+	o.same(c.router("c", id), volume.Root, o.model)
+
+	// Another home goes on.
+	c.stop("a")
+	home := ""
+	c.until("another home", func() error {
+		for _, s := range []string{"b", "c"} {
+			copied := c.at(s).copies.Copy(id)
+			if copied == nil {
+				continue
+			}
+			if _, leads := copied.Replica.Leading(); leads && copied.MayServe() == nil {
+				home = s
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+	o.same(c.router(home, id), volume.Root, o.model)
+	snapshot(home)
+	o.overwrite(home, 4<<20)
+	c.start("a")
+	c.whole(home, id, "a")
+	o.settled(home, "a", "b", "c")
+	for _, s := range []string{"a", "b", "c"} {
+		o.same(c.router(s, id), volume.Root, o.model)
+		snapshot(s)
+		o.checked(s)
+		if n := c.at(s).copies.Checkpoints().Condition(id); n.Differs != 0 {
+			t.Errorf("checkpoint %d at %s is not the home's", n.Differs, s)
+		}
+	}
+	o.same(c.router("d", id), volume.Root, o.model)
+	for name, size := range o.packsAt("b") {
+		if o.packsAt("c")[name] != size {
+			t.Errorf("c does not have %s", name)
+		}
+	}
+
+	// All goes.
+	e := c.router(home, id).Copy().Engine
+	if err := e.DropSnapshot(t.Context(), volume.Request{}, "s"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range o.model {
+		if _, err := c.router(home, id).Remove(t.Context(), o.calls.next(), volume.Root, fmt.Sprint("file ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	defer func() { t.Log("all went in", time.Since(began)) }()
+	n := 0
+	c.until("stores are empty but for the last segments", func() error {
+		r := c.router(home, id)
+		file(t, r, o.calls, fmt.Sprint("brief ", n))
+		n++
+		r.Copy().Replica.Roll()
+		for _, s := range []string{"a", "b", "c"} {
+			if has := c.sealedAt(s, id); has > 1<<20 || len(o.packsAt(s)) > 0 {
+				return fmt.Errorf("%s has %d bytes of segments, and packs %v", s, has, o.packsAt(s))
+			}
+		}
+		return nil
+	})
+	if _, err := c.router(home, id).Lookup(t.Context(), volume.Request{}, volume.Root, "file 0"); !errors.Is(err, volume.ErrNotExist) {
+		t.Error(err)
 	}
 }

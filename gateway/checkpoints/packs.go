@@ -463,13 +463,30 @@ func (k *Keeper) fillMoved(ctx context.Context, c Copy, there map[string]int64) 
 	p := k.packsOf(c.UUID)
 	p.work.Lock()
 	defer p.work.Unlock()
+	gone, err := c.Engine.Condemned()
+	if err != nil {
+		return err
+	}
 	table, err := c.Engine.Packs()
-	if err != nil || len(table.Moved) == 0 {
+	if err != nil {
 		return err
 	}
 	gerr := k.gather(ctx, c, &table)
 	var lacks []uint64
-	for seq := range table.Moved {
+	dead := map[uint64]bool{} // condemned since that checkpoint, so others drop them
+	for seq := range gone {
+		if _, moved := table.Moved[seq]; !moved {
+			dead[seq] = true
+		}
+	}
+	lost, err := c.Engine.LostIn(func(seq uint64) bool { return dead[seq] })
+	if err != nil {
+		return err
+	}
+	for seq := range gone {
+		if lost.Need[seq] > 0 {
+			continue // the metadata here name it
+		}
 		if s, ok := c.Log.Segment(seq); ok && !s.Local && !s.Uploaded && !s.Dropped && there[s.Name] != int64(s.Len) {
 			lacks = append(lacks, seq)
 		}
