@@ -59,7 +59,7 @@ func (l *Log) fromPack(ctx context.Context, s *seg, refs []segment.BlockRef, som
 		return fmt.Errorf("read segment %d in %s: %w: %w", s.header.Seq, l.cfg.Dir.Path(), ErrUnreadable, err)
 	}
 	var errs []error
-	for _, src := range l.sources() {
+	for _, src := range l.Sources() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (f *PackFile) Close() error {
 func (l *Log) FetchPack(ctx context.Context, hash pack.Hash, length uint64) (*PackFile, error) {
 	name := pack.Name(l.cfg.Volume, hash)
 	var errs []error
-	for _, src := range l.sources() {
+	for _, src := range l.Sources() {
 		f, err := l.NewPackFile(int64(length))
 		if err != nil {
 			return nil, err
