@@ -17,7 +17,8 @@ try:
 except ImportError as missing:
     sys.exit(f"weirread: {missing}: install python3-cryptography and python3-zstandard")
 
-MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 5
+MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 6
+PACK_HEAD = 48
 
 
 class Damaged(Exception):
@@ -249,11 +250,14 @@ class Segment:
         first = int.from_bytes(self.salt[:5], "big")
         if ref.counter >> COUNT_BITS != first or not TAG < ref.len <= MAX_BLOCK + 1 + TAG:
             raise Damaged(self.name, f"{what} is referred to, but of another segment")
-        sealed = self.store.read(self.name, ref.off, ref.len)
+        sealed = self.sealed(ref)
         data = b"b" + struct.pack(">Q", ref.counter) + self.volume + self.salt
         raw = unpack(self.name, what, self.open(ref.counter, sealed, data, what), MAX_BLOCK)
         self.last = ref, raw
         return raw
+
+    def sealed(self, ref):
+        return self.store.read(self.name, ref.off, ref.len)
 
     def records(self, start, whole):
         """The operations of each record from byte start on."""
@@ -444,11 +448,65 @@ class Store:
         return self.keys[number]
 
 
+class Pack:
+    """A pack in the store. Opening one reads its index."""
+
+    def __init__(self, store, name, size):
+        self.store, self.name = store, name
+        head = store.read(name, 0, PACK_HEAD)
+        f = Fields(name, "head", head)
+        magic, volume = f.take(8), f.take(16)
+        length, segments, blocks, index = f.numbers("QIII")
+        crc, = f.numbers("I")
+        if magic != b"WEIRPAK\1" or crc != crc32c(head[:-4]):
+            f.fail("it is no pack, or one of a newer format, or its checksum differs")
+        if volume != store.volume or length != size or store.size(name) != size:
+            f.fail(f"it is of another volume, or has not the {size} bytes that the metadata say")
+        raw = store.read(name, PACK_HEAD, index + 4)
+        f = Fields(name, "index", raw[:-4])
+        if crc32c(raw[:-4]) != int.from_bytes(raw[-4:], "big"):
+            f.fail("its checksum differs")
+        self.places, at = {}, PACK_HEAD + index + 4
+        for _ in range(segments):
+            seq, _, end = f.uvarint(), f.take(32), HEADER
+            for _ in range(f.uvarint()):
+                off = end + f.uvarint()
+                n = f.uvarint()
+                self.places[seq, off] = at, n
+                end, at = off + n, at + n + 4
+        f.done()
+        if at != size or len(self.places) != blocks:
+            f.fail("it does not add up")
+
+    def sealed(self, ref):
+        at, n = self.places.get((ref.seq, ref.off), (0, 0))
+        if n != ref.len:
+            raise Damaged(self.name, f"it does not have the block of {ref.len} bytes at byte {ref.off} of segment {ref.seq}")
+        b = self.store.read(self.name, at, n + 4)
+        if crc32c(struct.pack(">QQI", ref.seq, ref.off, n) + b[:-4]) != int.from_bytes(b[-4:], "big"):
+            raise Damaged(self.name, f"the checksum of the block at byte {at} differs")
+        return b[:-4]
+
+
+class Moved(Segment):
+    """The blocks of a segment that are in a pack."""
+
+    def __init__(self, pack, seq, key, salt):
+        self.pack, self.store, self.name = pack, pack.store, pack.name
+        self.volume, self.seq, self.key, self.salt = pack.store.volume, seq, key, salt
+        self.aead = None
+        self.last = None, None
+
+    def sealed(self, ref):
+        return self.pack.sealed(ref)
+
+
 class Log:
     """The segments of the store that follow from one another."""
 
     def __init__(self, store, tip=None):
         self.store, self.chain, self.why, self.listed, self.older = store, {}, None, {}, {}
+        self.moved, self.sealed, self.packs, self.parts = {}, {}, {}, {}
         every, unread = [], {}
         for name in store.names("", "[0-9a-f]{16}-[0-9a-f]{64}"):
             try:
@@ -481,6 +539,19 @@ class Log:
         if rivals:
             sys.exit("weirread: the log has several ends of one epoch, and nothing here says which was kept: give one with --tip:\n  " +
                      "\n  ".join(s.name for s in rivals + [self.tip]))
+
+    def blocks(self, seq):
+        """What has the blocks of a segment: a pack, or the segment."""
+        if seq not in self.moved:
+            return self.segment(seq)
+        if seq not in self.parts:
+            digest, size = self.moved[seq]
+            if digest not in self.packs:
+                self.packs[digest] = Pack(self.store, f"{self.store.uuid}/p/{digest.hex()}", size)
+            if seq not in self.sealed:
+                raise Damaged(self.packs[digest].name, f"the metadata do not list segment {seq}")
+            self.parts[seq] = Moved(self.packs[digest], seq, *self.sealed[seq])
+        return self.parts[seq]
 
     def segment(self, seq):
         """A segment of the chain, or one before it that the metadata list."""
@@ -573,10 +644,23 @@ class Volume:
         self.check_level()
         for key, value in self.state.table(b"g"):
             f = self.state.body(key, value)
-            seq, _, _, _, size, digest = int.from_bytes(key[1:9], "big"), *f.numbers("QI"), f.take(32), *f.numbers("Q"), f.take(32)
+            seq, _, number, salt, size, digest = int.from_bytes(key[1:9], "big"), *f.numbers("QI"), f.take(32), *f.numbers("Q"), f.take(32)
             log.listed[seq] = size, digest
+            log.sealed[seq] = number, salt
             if seq in log.chain and log.chain[seq].hash != digest:
                 raise Damaged(log.chain[seq].name, "the metadata list another segment of this sequence")
+
+        packs = {}
+        for key, value in self.state.table(b"b"):
+            f = self.state.body(key, value)
+            packs[int.from_bytes(key[1:9], "big")] = f.take(32), *f.numbers("Q")
+        for key, value in self.state.table(b"m"):
+            f = self.state.body(key, value)
+            number, = f.numbers("Q")
+            f.done()
+            if number not in packs:
+                f.fail(f"there is no pack {number}")
+            log.moved[int.from_bytes(key[1:9], "big")] = packs[number]
 
     def check_level(self):
         self.rolling = 0
@@ -677,7 +761,7 @@ class Volume:
             if off < last or skip + length > raw or length == 0:
                 f.fail("its extent is impossible, or overlaps with another")
             last = off + length
-            block = self.log.segment(ref.seq).block(ref)
+            block = self.log.blocks(ref.seq).block(ref)
             if len(block) != raw:
                 f.fail(f"a block of {len(block)} bytes was to have {raw}")
             yield off, block[skip:skip + length]
@@ -767,9 +851,13 @@ def extract(volume, to):
 def verify(store, log):
     """Returns how many objects are damaged. It reads everything."""
     problems = 0
-    for name in store.names("", "[0-9a-f]{16}-[0-9a-f]{64}") + store.names("m", "[0-9a-f]{64}"):
+    for name in store.names("", "[0-9a-f]{16}-[0-9a-f]{64}") + store.names("m", "[0-9a-f]{64}") + store.names("p", "[0-9a-f]{64}"):
         try:
-            if "/m/" in name:
+            if "/p/" in name:
+                if blake3(store.read(name, 0, store.size(name))).hex() != name[-64:]:
+                    raise Damaged(name, "its hash is not that of its name")
+                Pack(store, name, store.size(name))
+            elif "/m/" in name:
                 for _ in Checkpoint(store, name).pairs():
                     pass
             else:

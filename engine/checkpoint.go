@@ -29,10 +29,10 @@ func Unfinished(dir string) string { return dir + installing }
 // Install makes the metadata in cfg.Dir from a checkpoint, for an Open that replays the log after
 // it. The folder must be empty, or not exist. It appears there when all is in it and durable, and
 // ready has returned nil: ready gets the segments of the log before the checkpoint, which is where
-// the log must begin then, and which of them are condemned. What an Install that a crash
-// interrupted left is in another folder beside it, and the next one removes that. Of cfg, only ID,
-// FS, Dir, DataKey, Rand, Pebble and Logger are used. Errors about an object of the checkpoint are
-// checkpoint.ObjectErrors.
+// the log must begin then, and which of them are condemned and not in a pack. What an Install that
+// a crash interrupted left is in another folder beside it, and the next one removes that. Of cfg,
+// only ID, FS, Dir, DataKey, Rand, Pebble and Logger are used. Errors about an object of the
+// checkpoint are checkpoint.ObjectErrors.
 func Install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects, ready Ready) error {
 	err := install(ctx, cfg, m, from, ready)
 	if err != nil {
@@ -68,6 +68,13 @@ func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from check
 	}
 	if err == nil {
 		condemned, err = t.condemned()
+	}
+	var packs Packs
+	if err == nil {
+		packs, err = t.packs()
+	}
+	for seq := range packs.Moved {
+		delete(condemned, seq) // what lives of it is to be fetched
 	}
 	if err := errors.Join(err, store.Close()); err != nil { // Close makes all durable
 		return err

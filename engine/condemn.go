@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -15,66 +16,54 @@ const condemnBatch = 2048
 
 // Uses is what a volume's extents use of the log at a checkpoint.
 type Uses struct {
-	Bytes  map[uint64]uint64 // sealed bytes of extents' blocks, by segment; a block counts for each extent
-	Unused []uint64          // segments that no extent uses and that are not condemned, ascending
+	Live    map[uint64]pack.Live // about what is used, by segment; those of which nothing is are not in it
+	Unused  []uint64             // segments that no extent uses and that are not condemned, ascending
+	Packs   Packs                // those that count
+	Emptied []uint64             // segments that moved into packs, and that no extent uses, ascending
+	Empty   []uint64             // packs that are not condemned, and of which no extent uses a block
 }
 
 // Uses reads all extents of the state, of the present and of the history.
-func (c *Cut) Uses(ctx context.Context) (Uses, error) {
-	u := Uses{Bytes: map[uint64]uint64{}}
-	add := func(key, value []byte) error {
-		x, err := meta.DecodeExtent(key, value)
-		if err == nil {
-			u.Bytes[x.Ref.Seq] += uint64(x.Ref.Len)
-		}
-		return err
-	}
-	lo, hi := []byte{byte(meta.Extents)}, []byte{byte(meta.Extents) + 1}
-	n := 0
-	each := func(lo, hi []byte, do func(meta.Pair) error) error {
-		for p, err := range c.view.Range(lo, hi) {
-			if n++; err == nil && n%4096 == 0 {
-				err = ctx.Err()
-			}
-			if err == nil {
-				err = do(p)
-			}
-			if err != nil {
-				return fmt.Errorf("what uses segments: %w", err)
-			}
-		}
-		return nil
-	}
-	if err := each(lo, hi, func(p meta.Pair) error { return add(p.Key, p.Value) }); err != nil {
-		return u, err
-	}
-	hlo, hhi := meta.HistoryRange(lo, hi)
-	if err := each(hlo, hhi, func(p meta.Pair) error {
-		value, exists, err := meta.DecodeHistory(p.Key, p.Value)
-		if err != nil || !exists {
-			return err
-		}
-		key, _, err := meta.SplitHistory(p.Key)
-		if err != nil {
-			return err
-		}
-		return add(key, value)
-	}); err != nil {
-		return u, err
-	}
+func (c *Cut) Uses(ctx context.Context) (u Uses, err error) {
 	t := &tree{view: c.view}
 	gone, err := t.condemned()
 	if err != nil {
 		return u, err
 	}
+	if u.Packs, err = t.packs(); err != nil {
+		return u, err
+	}
 	all, err := t.segments()
+	if err != nil {
+		return u, err
+	}
+	lengths := make(map[uint64]uint64, len(all))
 	for _, s := range all {
-		_, used := u.Bytes[s.Seq]
-		if _, gone := gone[s.Seq]; !used && !gone {
+		lengths[s.Seq] = s.Len
+	}
+	if u.Live, err = pack.Count(references(ctx, c.view), func(seq uint64) uint64 { return lengths[seq] }); err != nil {
+		return u, err
+	}
+	lives := map[uint64]bool{}
+	for _, s := range all {
+		_, used := u.Live[s.Seq]
+		_, gone := gone[s.Seq]
+		n, moved := u.Packs.Moved[s.Seq]
+		switch {
+		case !used && !gone:
 			u.Unused = append(u.Unused, s.Seq)
+		case !used && moved:
+			u.Emptied = append(u.Emptied, s.Seq)
+		case moved:
+			lives[n] = true
 		}
 	}
-	return u, err
+	for _, p := range u.Packs.All {
+		if p.Condemned == 0 && !lives[p.Number] {
+			u.Empty = append(u.Empty, p.Number)
+		}
+	}
+	return u, nil
 }
 
 // condemned returns the segments that are condemned, and at which checkpoint each was.
@@ -105,13 +94,7 @@ func (e *Engine) Condemned() (map[uint64]uint64, error) {
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	e.mu.Lock()
-	pos := e.applied // the view has no more
-	e.mu.Unlock()
-	if kept, err := e.Persist(pos); err != nil || kept.Less(pos) {
-		return nil, fmt.Errorf("what is condemned is not durable here up to %s: %w", pos, err)
-	}
-	return all, nil
+	return all, e.durable("what is condemned")
 }
 
 // Condemn condemns segments that nothing uses at the newest checkpoint, which has that number. The

@@ -37,6 +37,7 @@ type Cut struct {
 	Number uint64 // of the checkpoint
 	head   checkpoint.Head
 	view   *meta.View
+	engine *Engine
 	kept   *Cut            // of an earlier one, see Keep; nil: there is none
 	hash   checkpoint.Hash // of what was made of it
 }
@@ -312,7 +313,7 @@ func (e *Engine) listSegments(seq uint64) error {
 		e.cutting.placed = next
 		var old *Cut
 		if here {
-			old, e.cutting.cut = e.cutting.cut, &Cut{Number: next.Number, view: e.store.Snapshot(nil), head: checkpoint.Head{
+			old, e.cutting.cut = e.cutting.cut, &Cut{Number: next.Number, engine: e, view: e.store.Snapshot(nil), head: checkpoint.Head{
 				Volume: segment.VolumeID(e.cfg.ID), At: next.At, Epoch: next.Epoch, Key: c.asked.Key}}
 		}
 		e.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"github.com/jonboulle/clockwork"
 
 	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
@@ -75,7 +76,9 @@ type Engine struct {
 	rows  rows
 	tuned atomic.Pointer[Tuning]
 	ahead readahead
-	room  struct{ bytes, inodes atomic.Uint64 }
+	// indexes are those of packs that blocks were read from.
+	indexes *pack.Cache
+	room    struct{ bytes, inodes atomic.Uint64 }
 
 	readOnly atomic.Bool
 	journal  journal.Journal // set by Attach
@@ -174,6 +177,7 @@ func Open(cfg Config) (*Engine, error) {
 		names: make(map[uint64]segment.Position), data: make(map[uint64]segment.Position),
 		moved: make(chan struct{}), cacheGen: cfg.Cache.namespace(),
 	}
+	e.indexes = pack.NewCache(indexMemory)
 	e.rows.cache = cfg.Cache.rows
 	e.rows.namespace.Store(cfg.Cache.namespace())
 	store, err := meta.Open(meta.Options{

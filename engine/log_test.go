@@ -70,23 +70,31 @@ type logHost struct {
 	epoch  uint64
 	// objects are those of checkpoints.
 	objects *objects
+	tune    func(*log.Config) // nil: nothing is to be different
+	spoilt  bool              // a test damaged it
 }
 
 func newLogHost(t *testing.T) *logHost {
-	h := &logHost{T: t, objects: newObjects(),
-		disk: crashfs.NewDisk(crashfs.Config{Gateway: "gateway", Limit: 4 << 30, Rand: mathrand.New(mathrand.NewPCG(5, 5))}),
-		fs:   vfs.NewCrashableMem()}
+	h := &logHost{T: t}
+	h.begin()
+	return h
+}
+
+// begin opens it for the first time.
+func (h *logHost) begin() {
+	h.disk = crashfs.NewDisk(crashfs.Config{Gateway: "gateway", Limit: 4 << 30, Rand: mathrand.New(mathrand.NewPCG(5, 5))})
+	h.fs = vfs.NewCrashableMem()
+	h.objects = newObjects()
 	h.open()
-	t.Cleanup(func() {
-		if err := health(h.engine, h.log); err != nil && !t.Failed() {
-			t.Error(err)
+	h.Cleanup(func() {
+		if err := health(h.engine, h.log); err != nil && !h.Failed() && !h.spoilt {
+			h.Error(err)
 		}
 		h.close()
 		if err := h.engine.Close(); err != nil {
-			t.Error(err)
+			h.Error(err)
 		}
 	})
-	return h
 }
 
 func (h *logHost) ok(err error) {
@@ -105,10 +113,14 @@ func (h *logHost) open() {
 	h.ok(err)
 	var j logJournal
 	h.engine = openEngine(h, h.fs, &j, nil)
-	h.log, err = log.Open(log.Config{
+	cfg := log.Config{
 		Dir: dir, Room: h.pool.Room(), Volume: segment.VolumeID(testID), DataKey: testKey,
 		Rand: rand.Reader, Now: time.Now, Logger: slog.New(slog.DiscardHandler), SegmentSize: 3 << 20, KnownApplied: h.engine.Applied(),
-	})
+	}
+	if h.tune != nil {
+		h.tune(&cfg)
+	}
+	h.log, err = log.Open(cfg)
 	h.ok(err)
 	h.ok(h.log.Recovered().Doubt)
 	j.Log = h.log

@@ -20,6 +20,7 @@ type Usage struct {
 	Blocks     map[uint64]Blocks // by segment; those of which nothing is used are not in it
 	Condemned  map[uint64]uint64 // segments, and the checkpoint at which each was condemned
 	Checkpoint Made              // the newest that is committed; Number is 0: there is none
+	Packs      Packs
 }
 
 // Blocks says how many bytes a segment's blocks have that are used. A block counts once, however
@@ -48,6 +49,9 @@ func (e *Engine) Usage(ctx context.Context) (Usage, error) {
 
 func (t *tree) usage(ctx context.Context) (u Usage, err error) {
 	if u.Condemned, err = t.condemned(); err != nil {
+		return u, err
+	}
+	if u.Packs, err = t.packs(); err != nil {
 		return u, err
 	}
 	now, err := t.checkpoints()

@@ -157,6 +157,11 @@ var (
 			"and counts what else the store has."})
 	CondemnedBytes = define(Definition{Name: "weir_volume_condemned_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
 		Help: "Segments that nothing uses any more, and that are not dropped here yet. They go ten minutes after they were condemned."})
+	PackBytes = define(Definition{Name: "weir_volume_pack_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "Packs that are in the site's store, as far as this gateway looked since it started."})
+	PacksFetched = define(Definition{Name: "weir_volume_packs_fetched_total", Parts: gateway, Kind: Counter, Labels: []string{"volume"},
+		Help: "Packs that the copy here could not make from what it has, and got from another gateway. A copy that begins with a " +
+			"checkpoint gets all that way; else something is damaged or missing here, which the log names."})
 	CheckpointDiffers = define(Definition{Name: "weir_volume_checkpoint_differs", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
 		Help: "1 if the newest checkpoint that the copy here made is not what the home made of the same state: one of the two copies is " +
 			"damaged."})

@@ -54,6 +54,7 @@ type checker struct {
 	kept     []meta.Snapshot // sorted by generation
 	// The segments that were condemned: some hundred thousand in 10 TB.
 	condemned map[uint64]bool
+	packs     packs
 	held      uint64 // bytes that only snapshots hold
 	seed      maphash.Seed
 	dirty     bool // fewer values parse than there are: sums say nothing for certain
@@ -146,6 +147,9 @@ func (c *checker) begin() error {
 		}
 		return nil
 	})
+	if err == nil {
+		err = c.beginPacks()
+	}
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,11 @@ func (s *state) extent(r *run, p meta.Pair) error {
 
 // lies returns why an extent's block is not in the log; empty: it is there.
 func (c *checker) lies(x *meta.Extent) string {
-	if c.condemned[x.Ref.Seq] {
+	if n, moved := c.packs.moved[x.Ref.Seq]; moved {
+		if why := c.packs.lies(n, x.Ref); why != "" {
+			return why
+		}
+	} else if c.condemned[x.Ref.Seq] {
 		return fmt.Sprintf("segment %d was condemned, and goes or is gone", x.Ref.Seq)
 	}
 	if c.Segments == nil {

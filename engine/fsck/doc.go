@@ -28,7 +28,7 @@
 //   - fsck-7. A file's extents lie below its size and do not overlap. The inode's used bytes are
 //     their sum.
 //   - fsck-8. Each extent's block lies in a segment of the log, and within its length. That segment
-//     was not condemned.
+//     was not condemned, or the pack into which it moved has the block in its index.
 //   - fsck-9. The accounting, or the snapshot's record of it, is the sum over all inodes. What only
 //     snapshots hold is what the history and the dead contents have (meta-12).
 //

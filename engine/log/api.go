@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/readcache"
+	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/journal"
 )
@@ -85,6 +86,10 @@ type Config struct {
 	// HealsReads: when a read finds a segment's file damaged and gets the bytes from a Source, the
 	// file is healed in the background.
 	HealsReads bool
+	// Moved returns the index of the pack that has the live blocks of a segment; nil: they are in
+	// the segment. Blocks are read from packs of Sources, where the segment is gone. It is called
+	// without locks. A nil Moved: the volume has no packs.
+	Moved func(seq uint64) (*pack.Pack, error)
 	// Cache keeps blocks on the pool that were read from Sources; nil: nothing does.
 	Cache *readcache.Volume
 	// Rand is cryptographic randomness for salts. It must not repeat itself in a machine that is

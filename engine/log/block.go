@@ -196,7 +196,7 @@ func (l *Log) cached(s *seg) readcache.Segment {
 func (l *Log) readRun(ctx context.Context, r blockRun, refs []segment.BlockRef, out [][]byte, how reading) error {
 	keep := func(blocks []readcache.Block, sealed [][]byte) { l.cfg.Cache.Put(l.cached(&r.s), blocks, sealed) }
 	here := false
-	err := l.fromCopies(ctx, &r.s, refs[r.blocks[0]].Off, true, func(read readFunc, local bool) error {
+	err := l.fromAnywhere(ctx, &r.s, refs, r.blocks, func(read readFunc, local bool) error {
 		here = local
 		switch {
 		case how.pin != nil:

@@ -31,7 +31,7 @@ func CheckPair(k, value []byte) error {
 // sizes are the lengths of keys of a fixed length, without letter and generation.
 var sizes = map[Table]int{
 	Accountings: 0, Applied: 0, Versions: 0, Checkpoints: 1, Snapshots: 4, Dead: 8, Inodes: 8, Orphans: 8, Targets: 8,
-	Condemned: 8, Segments: 8, Waste: 8, Cookies: 16, Extents: 16,
+	Condemned: 8, Segments: 8, Waste: 8, Packs: 8, PackIndexes: 8, Moved: 8, Cookies: 16, Extents: 16,
 }
 
 // checkKey returns an error unless k has the form of its table's keys.
@@ -162,6 +162,8 @@ func recode(k, value []byte) ([]byte, error) {
 		return recodeHistory(k, value)
 	case Segments, Checkpoints, Condemned:
 		return recodeLog(k, value)
+	case Packs, PackIndexes, Moved:
+		return recodePack(k, value)
 	default:
 		return recodeNamed(k, value)
 	}

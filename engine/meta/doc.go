@@ -11,14 +11,17 @@
 // so that a prefix of slots is a range of keys.
 //
 //	a                            accounting
+//	b  pack u64                  pack
 //	c  dir u64, cookie u64       directory entry by cookie
 //	d  content u64               content that no inode has any more, and snapshots may show
 //	e  content u64, offset u64   extent
+//	f  pack u64                  what a pack begins with: its head and its index
 //	g  sequence u64              segment of the log that ended
 //	h  another key up to its generation   what that key had in snapshots
 //	i  inode u64                 inode
 //	k  what u8                   checkpoints: 1 asked for, 2 placed, 3 made
 //	l  name 00                   snapshot by its name
+//	m  sequence u64              segment whose live blocks are in a pack
 //	n  dir u64, name 00          directory entry by name
 //	o  slot, index u32           result of a change (protocol-22)
 //	p                            applied position; local, in no record
@@ -42,9 +45,12 @@
 // makes the value (segment.SetBlock). A damaged reference finds no block that opens.
 //
 //	a  used bytes u64, inodes u64, held bytes u64 (from level 4 on, if they are counted)
+//	b  BLAKE3 32 bytes, length u64, checkpoint u64, condemned at checkpoint u64, into pack u64,
+//	   from packs u64 …
 //	c  inode u64, generation u64, name
 //	d  snapshot u32, bytes u64 (from level 4 on)
 //	e  length u32, skip u32, raw u32 | CRC | segment.BlockRef
+//	f  bytes
 //	g  epoch u64, number of the data key u32, salt 32 bytes, length u64, BLAKE3 32 bytes
 //	h  0: the key had nothing; or 1, the value that it had
 //	i  see Inode
@@ -53,6 +59,7 @@
 //	   3: number u64, segment u64, offset u64, epoch u64, data key u32, hash 32 bytes,
 //	   used bytes u64
 //	l  snapshot u32
+//	m  number of the pack u64
 //	n  inode u64, generation u64, cookie u64, type u8
 //	o  sequence u32, result
 //	p  segment u64, offset u64, epoch u64
@@ -100,7 +107,9 @@
 //     of the state at the end of that segment, with the segment itself in g (ADR 47).
 //   - meta-10. A segment is condemned once no block of it is in an extent, of the present or the
 //     history, at a checkpoint that is made and not before the segment. Blocks are in new extents
-//     only while they are in some, so it stays that way (ADR 52).
+//     only while they are in some, so it stays that way (ADR 52). Or it is condemned because of a
+//     pack, which has its blocks that are in extents: m names the pack (ADR 56). All blocks of a
+//     segment that live are in one pack. f goes when the pack is condemned.
 //   - meta-11. Each entry of a directory that is in the trash has a key of w with its cookie, and
 //     so goes some day. What a key of w names that is not in the trash any more stays.
 //   - meta-12. Held bytes are the sum of the lengths of the extents that the history has, and of

@@ -13,14 +13,17 @@ type Table byte
 // The tables, as the package comment lists them.
 const (
 	Accountings Table = 'a'
+	Packs       Table = 'b'
 	Cookies     Table = 'c'
 	Dead        Table = 'd'
 	Extents     Table = 'e'
+	PackIndexes Table = 'f'
 	Segments    Table = 'g'
 	Histories   Table = 'h'
 	Inodes      Table = 'i'
 	Checkpoints Table = 'k'
 	Named       Table = 'l'
+	Moved       Table = 'm'
 	Names       Table = 'n'
 	Results     Table = 'o'
 	Applied     Table = 'p'
@@ -36,7 +39,7 @@ const (
 
 var tableNames = map[Table]string{
 	Accountings: "accounting", Cookies: "entry by cookie", Checkpoints: "checkpoint", Condemned: "condemned segment",
-	Dead: "dead content", Extents: "extent",
+	Dead: "dead content", Extents: "extent", PackIndexes: "index of a pack", Packs: "pack", Moved: "moved segment",
 	Histories: "history", Inodes: "inode", Named: "snapshot by name", Names: "entry by name", Results: "result",
 	Applied: "applied position", Slots: "slot", Targets: "link target", Snapshots: "snapshot", Orphans: "orphan",
 	Segments: "segment", Versions: "versions", Waste: "entry of the trash", Xattrs: "extended attribute",
@@ -152,7 +155,7 @@ func formed(k []byte) bool {
 		return n == 4
 	case Checkpoints:
 		return n == 1
-	case Condemned, Dead, Inodes, Orphans, Segments, Targets, Waste:
+	case Condemned, Dead, Inodes, Moved, Orphans, PackIndexes, Packs, Segments, Targets, Waste:
 		return n == 8
 	case Cookies, Extents:
 		return n == 16

@@ -16,7 +16,8 @@ import (
 //	3  checkpoints, and the table of segments
 //	4  a trash, and a count of what snapshots hold
 //	5  checkpoints that are changes of earlier ones
-const Format = 5
+//	6  packs
+const Format = 6
 
 // The format levels from which a volume may have these.
 const (
@@ -24,6 +25,7 @@ const (
 	CheckpointLevel = 3
 	TrashLevel      = 4
 	LayerLevel      = 5
+	PackLevel       = 6
 )
 
 // NewerError reports a volume of a format level that this release does not know. Nothing is

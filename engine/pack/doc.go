@@ -11,7 +11,7 @@
 // when the segment is deleted.
 //
 // Every copy that builds a pack from the same blocks of the same segments makes the same bytes. So
-// the home commits the name of a pack, and no payload crosses a link (ADR 54).
+// the home commits the name of a pack, and no payload crosses a link (ADR 54, ADR 56).
 //
 // # Name
 //

@@ -86,6 +86,31 @@ func open(volume segment.VolumeID, length uint64, read Read) (*Pack, error) {
 	return decodeIndex(h, index)
 }
 
+// decodeWhole decodes what Head returned of the pack of that hash and length.
+func decodeWhole(hash Hash, length uint64, b []byte) (*Pack, error) {
+	decode := func() (head, *Pack, error) {
+		if len(b) < headSize {
+			return head{}, nil, corrupt("head", "%d bytes", len(b))
+		}
+		h, err := decodeHead(b[:headSize])
+		if err == nil && (h.size != length || uint64(len(b)) != h.body()) {
+			err = corrupt("head", "length %d, and %d bytes before the blocks: want %d and %d", h.size, h.body(), length, len(b))
+		}
+		if err != nil {
+			return h, nil, err
+		}
+		p, err := decodeIndex(h, b[headSize:])
+		return h, p, err
+	}
+	h, p, err := decode()
+	name := Name(h.volume, hash)
+	if err != nil {
+		return nil, about(name, err)
+	}
+	p.name = name
+	return p, nil
+}
+
 // decodeIndex verifies an index and its checksum, which follows it. It keeps b.
 func decodeIndex(h head, b []byte) (*Pack, error) {
 	b, sum := b[:h.index:h.index], binary.BigEndian.Uint32(b[h.index:])
@@ -143,6 +168,12 @@ func (p *Pack) Len() uint64 { return p.head.size }
 
 // memory is about how many bytes the index takes.
 func (p *Pack) memory() int { return 128 + len(p.index) + 80*len(p.parts) + 16*len(p.marks) }
+
+// Head returns what the pack begins with, up to its blocks. The caller owns it.
+func (p *Pack) Head() []byte {
+	b := append(p.head.append(make([]byte, 0, int(p.head.body()))), p.index...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(p.index, castagnoli))
+}
 
 // Find returns where the block that ref names begins in the pack. The error is an ObjectError that
 // wraps ErrNoBlock.

@@ -342,9 +342,10 @@ func TestCache(t *testing.T) {
 	reads := 0
 	open := func(i int) {
 		t.Helper()
-		p, err := c.Open(testVolume, packs[i].Hash, packs[i].Len, func(b []byte, off uint64) error {
+		p, err := c.Decode(packs[i].Hash, packs[i].Len, func() ([]byte, error) {
 			reads++
-			return from(contents[i])(b, off)
+			whole, err := Open(testVolume, packs[i].Hash, packs[i].Len, from(contents[i]))
+			return whole.Head(), err
 		})
 		if err != nil || p.Name() != packs[i].Index.Name() {
 			t.Fatal(err)
@@ -356,7 +357,7 @@ func TestCache(t *testing.T) {
 		}
 	}
 	fails := errors.New("the store is away")
-	if _, err := NewCache(1).Open(testVolume, Hash{}, 100, func([]byte, uint64) error { return fails }); !errors.Is(err, fails) {
+	if _, err := NewCache(1).Decode(Hash{}, 100, func() ([]byte, error) { return nil, fails }); !errors.Is(err, fails) {
 		t.Error(err)
 	}
 }

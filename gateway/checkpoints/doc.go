@@ -23,6 +23,14 @@
 //     goes first: a crash in between does it again. While a copy of the volume is kept aside here,
 //     nothing is dropped: the store may have what only that one needs.
 //   - checkpoints-6: Objects of checkpoints go that neither the newest nor the one before has.
+//   - checkpoints-7: The home makes packs of what lived at a checkpoint, from its own copy, puts
+//     each into its own store, and then commits it under the conditions of checkpoints-4: segments
+//     and packs are condemned because of it. A home without a store makes none.
+//   - checkpoints-8: Each other copy makes the same pack from what it has, by the list in its
+//     metadata, and compares the hash. If it can not, it gets the pack from another gateway. A copy
+//     drops a segment, or a pack, that moved into another pack only when its own site's store has
+//     that one, which it asks just before, and when that has each block that its own metadata name.
+//     A copy at a site without a store drops only what is dead.
 //
 // # Locking and lifetime
 //

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/replica"
@@ -40,16 +41,20 @@ type Copy struct {
 
 // Due says when the home of a volume asks for another checkpoint, and when what is condemned goes.
 type Due struct {
-	Bytes    int64  // by which the log grew since the last one
+	Bytes    int64  // by which the log grew since the last one, or a quarter of what the volume uses
+	Least    int64  // at least, if Bytes are more; 0: that quarter does not count
 	Shrunk   int64  // bytes by which what the volume uses became less
 	Segments uint64 // that ended since the last one
 	Cost     int64  // times what the last one put into the store, by which the log grew
 	// Grace is how long what is condemned stays: readers of an earlier state may still look for it.
 	Grace time.Duration
+	Pack  pack.Rule // when live blocks move into packs; zero: ADR 54
+	// Every is how often it is looked what is to be done; zero: 3 s.
+	Every time.Duration
 }
 
 // standard is when a checkpoint is due, unless a test wants other ones.
-var standard = Due{Bytes: 256 << 20, Shrunk: 64 << 20, Segments: 64, Cost: 2, Grace: 10 * time.Minute}
+var standard = Due{Bytes: 128 << 20, Least: 32 << 20, Shrunk: 32 << 20, Segments: 64, Cost: 2, Grace: 10 * time.Minute}
 
 // Config is what a Keeper needs.
 type Config struct {
@@ -74,6 +79,13 @@ type Keeper struct {
 	// it.
 	seen  map[string]map[uint64]time.Time
 	swept time.Time // the last time; only sweepAll uses it
+	// plans are what homes have to do for packs, by UUID.
+	plans  map[string]*plan
+	packed map[string]*packing // by UUID
+	// fetched counts, by UUID, packs that could not be made here, and came from another gateway.
+	fetched map[string]int
+	// packBytes are the bytes of packs in the site's store, by UUID.
+	packBytes map[string]uint64
 	// ended and done are how the copies were that tendAll and sweepAll last looked at and left with
 	// nothing to do, so that idle volumes cost nothing. Each is only that one's.
 	ended, done map[string]state
@@ -102,17 +114,24 @@ func New(cfg Config) *Keeper {
 	if cfg.Due == (Due{}) {
 		cfg.Due = standard
 	}
+	if cfg.Due.Pack == (pack.Rule{}) {
+		cfg.Due.Pack = pack.DefaultRule()
+	}
+	if cfg.Due.Every == 0 {
+		cfg.Due.Every = every
+	}
 	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{},
+		plans: map[string]*plan{}, fetched: map[string]int{}, packBytes: map[string]uint64{}, packed: map[string]*packing{},
 		ended: map[string]state{}, done: map[string]state{}}
 }
 
-// every is how often it is looked what is to be done.
+// every is how often it is looked what is to be done, usually.
 const every = 3 * time.Second
 
 // Run tends and fills all copies until ctx ends.
 func (k *Keeper) Run(ctx context.Context, all func() []Copy) {
 	keep := func(do func(context.Context, []Copy)) {
-		t := k.cfg.Timers.NewTicker(every)
+		t := k.cfg.Timers.NewTicker(k.cfg.Due.Every)
 		defer t.Stop()
 		for {
 			select {
@@ -168,6 +187,11 @@ func (k *Keeper) forget(all []Copy) {
 			delete(k.ended, id)
 		}
 	}
+	for id := range k.plans {
+		if !here[id] {
+			delete(k.plans, id)
+		}
+	}
 }
 
 // state is how a copy is, as far as this package is concerned: if it is the same, there is nothing
@@ -216,6 +240,7 @@ func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 		if now, err = c.Engine.Checkpoints(); err != nil {
 			return false, err
 		}
+		k.compare(c, now)
 	}
 	if err := k.condemn(ctx, c, now, last); err != nil {
 		return false, err
@@ -246,15 +271,28 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	if is.used, err = cut.Used(); err != nil {
 		return err
 	}
+	var next *plan
 	if _, leads := c.Replica.Leading(); leads && c.Condemns {
 		uses, err := cut.Uses(ctx)
 		if err != nil {
 			return err
 		}
 		is.unused = uses.Unused
+		var packs []engine.PackPlan
+		if k.cfg.Store != nil {
+			if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack); err != nil {
+				return err
+			}
+		}
+		if next = (&plan{is.number, uses, packs}); len(packs)+len(uses.Empty)+len(uses.Emptied) == 0 {
+			next = nil
+		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.plans[c.UUID] = next; next == nil {
+		delete(k.plans, c.UUID)
+	}
 	was := k.last[c.UUID]
 	is.hashes = map[uint64]checkpoint.Hash{is.number: m.Hash()}
 	for number, hash := range was.hashes {
@@ -319,7 +357,11 @@ func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last m
 		end := c.Log.End()
 		grown := c.Log.Distance(now.Placed.At, end)
 		shrunk := max(0, int64(now.Made.Used)-int64(now.Used))
-		due := grown >= k.cfg.Due.Bytes || shrunk >= k.cfg.Due.Shrunk || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
+		bytes := k.cfg.Due.Bytes
+		if least := k.cfg.Due.Least; least > 0 { // a small volume is not to have many times of what it uses
+			bytes = min(bytes, max(least, int64(now.Used/4)))
+		}
+		due := grown >= bytes || shrunk >= k.cfg.Due.Shrunk || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
 		if due = due && grown+shrunk >= k.cfg.Due.Cost*last.put || last.whole; !due || grown == 0 {
 			return false, nil
 		}
@@ -370,10 +412,11 @@ func (k *Keeper) fill(ctx context.Context, c Copy) error {
 			return err
 		}
 	}
-	return c.Replica.FetchPast(ctx, func(name string, size uint64) bool {
+	err = k.fillMoved(ctx, c, there)
+	return errors.Join(err, c.Replica.FetchPast(ctx, func(name string, size uint64) bool {
 		n, ok := there[name]
 		return ok && uint64(n) == size
-	})
+	}))
 }
 
 // Newest returns the newest checkpoint of a volume that is committed, as far as its copy among all

@@ -22,13 +22,16 @@ type Condition struct {
 	// state; 0: it is, or nothing was compared yet.
 	Differs   uint64
 	Condemned uint64 // bytes of segments that are condemned, and not dropped yet
+	// Fetched counts packs that this copy could not make, and got from another gateway.
+	Fetched int
+	Packs   uint64 // bytes of packs in the site's store, as far as was looked
 }
 
 // Condition returns how a volume is; zero for one that has no copy here.
 func (k *Keeper) Condition(id string) Condition {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Condition{Differs: k.last[id].differs, Condemned: k.condemned[id]}
+	return Condition{Differs: k.last[id].differs, Condemned: k.condemned[id], Fetched: k.fetched[id], Packs: k.packBytes[id]}
 }
 
 // Needed says which objects of checkpoints the site's store has for a reason.
@@ -51,9 +54,9 @@ func (k *Keeper) Needed(ctx context.Context, id string, now engine.Made, keys *s
 	if k.cfg.Store == nil {
 		return h, nil
 	}
-	volume, err := uuid.Parse(id)
+	volume, err := volumeID(id)
 	if err != nil {
-		return h, fmt.Errorf("volume %q: %w", id, err)
+		return h, err
 	}
 	type found struct {
 		at    segment.Position
@@ -66,7 +69,7 @@ func (k *Keeper) Needed(ctx context.Context, id string, now engine.Made, keys *s
 		if err != nil {
 			continue
 		}
-		m, err := checkpoint.Open(ctx, segment.VolumeID(volume), hash, keys.Get, from)
+		m, err := checkpoint.Open(ctx, volume, hash, keys.Get, from)
 		if ctx.Err() != nil {
 			return h, fmt.Errorf("read manifests of checkpoints: %w", ctx.Err())
 		}
@@ -97,6 +100,15 @@ func (k *Keeper) Needed(ctx context.Context, id string, now engine.Made, keys *s
 		}
 	}
 	return h, nil
+}
+
+// volumeID returns the volume of a UUID.
+func volumeID(id string) (segment.VolumeID, error) {
+	v, err := uuid.Parse(id)
+	if err != nil {
+		return segment.VolumeID{}, fmt.Errorf("volume %q: %w", id, err)
+	}
+	return segment.VolumeID(v), nil
 }
 
 // hashOf returns the hash in the name of a manifest.

@@ -4,6 +4,7 @@ package checkpoints
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -20,11 +21,8 @@ func (k *Keeper) condemn(ctx context.Context, c Copy, now engine.Checkpoints, la
 	if !c.Condemns || len(last.unused) == 0 || last.number != now.Made.Number || last.differs != 0 {
 		return nil
 	}
-	for _, r := range c.Replica.Lag() {
-		durable := log.Position(r.Durable)
-		if r.State != federation.ReplicaLost && r.State != federation.ReplicaHome && durable.Less(now.Made.At) {
-			return nil // it goes on from its own log
-		}
+	if !k.mayCondemn(c, now) {
+		return nil
 	}
 	if err := c.Engine.Condemn(ctx, last.number, last.unused); err != nil {
 		return err
@@ -38,6 +36,19 @@ func (k *Keeper) condemn(ctx context.Context, c Copy, now engine.Checkpoints, la
 		k.last[c.UUID] = is
 	}
 	return nil
+}
+
+// mayCondemn reports whether all copies that answer have the log up to the newest checkpoint, and
+// the home made that as it is committed.
+func (k *Keeper) mayCondemn(c Copy, now engine.Checkpoints) bool {
+	for _, r := range c.Replica.Lag() {
+		durable := log.Position(r.Durable)
+		if r.State != federation.ReplicaLost && r.State != federation.ReplicaHome && durable.Less(now.Made.At) {
+			return false // it goes on from its own log
+		}
+	}
+	last := k.of(c.UUID)
+	return last.differs == 0 && last.alike >= now.Made.Number
 }
 
 // sweepEvery is how often copies are looked at for what is condemned, at most.
@@ -54,11 +65,11 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	for _, c := range all {
 		here[c.UUID] = true
 		is := stateOf(c)
-		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 {
+		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 && !k.packsLeft(c.UUID) {
 			continue
 		}
 		err := k.sweep(ctx, c)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, errFilling) {
 			k.cfg.Logger.Warn("what is condemned stays for now", "volume", c.UUID, "error", err)
 		}
 		if k.done[c.UUID] = is; err != nil {
@@ -72,12 +83,30 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	for id := range k.packed {
+		if !here[id] {
+			delete(k.packed, id)
+		}
+	}
 	for id := range k.seen {
 		if !here[id] {
 			delete(k.seen, id)
 			delete(k.condemned, id)
 		}
 	}
+}
+
+// packsLeft reports whether there is something to do for a volume's packs.
+func (k *Keeper) packsLeft(id string) bool {
+	p := k.packsOf(id)
+	if !p.work.TryLock() {
+		return true
+	}
+	left := p.wanted+len(p.seen) > 0
+	p.work.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return left || k.plans[id] != nil
 }
 
 // mayGo reports whether a copy may drop what was condemned at the checkpoint of that number, and is
@@ -87,6 +116,9 @@ func (k *Keeper) mayGo(id string, number uint64, known time.Duration) bool {
 	return known >= k.cfg.Due.Grace && number <= k.of(id).alike
 }
 
+// errFilling: the copy gets packs that it lacks.
+var errFilling = errors.New("packs are being fetched")
+
 // sweep drops segments of one copy, from the pool and from the site's store (checkpoints-5).
 func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	ctx, done, err := c.Use(ctx)
@@ -94,10 +126,22 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		return err
 	}
 	defer done()
+	p := k.packsOf(c.UUID)
+	if !p.work.TryLock() {
+		return errFilling
+	}
+	defer p.work.Unlock()
+	perr := k.pack(ctx, c)
 	gone, err := c.Engine.Condemned()
 	if err != nil {
 		return err
 	}
+	table, err := c.Engine.Packs() // after the others: it says of each of them whether it moved
+	if err != nil {
+		return err
+	}
+	// What is not gathered yet keeps its segments.
+	perr = errors.Join(perr, k.gather(ctx, c, &table))
 	seen := k.seen[c.UUID]
 	if seen == nil {
 		seen = map[uint64]time.Time{}
@@ -128,6 +172,9 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		return nil // a person looks at what was left out first
 	}
 	slices.Sort(due)
+	if due, err = k.movable(ctx, c, &table, due); err != nil {
+		return err
+	}
 	for _, seq := range due {
 		s, _ := c.Log.Segment(seq)
 		if k.cfg.Store != nil {
@@ -144,7 +191,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	if len(due) > 0 {
 		k.cfg.Logger.Info("segments that were condemned are dropped", "volume", c.UUID, "segments", len(due))
 	}
-	return k.sweepObjects(ctx, c)
+	return errors.Join(perr, k.sweepPacks(ctx, c, &table), k.sweepObjects(ctx, c))
 }
 
 // sweepObjects removes objects from the site's store that are neither of the newest checkpoint,

@@ -88,7 +88,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		}
 		c.Engine, err = m.openEngine(&c.Local, v, config)
 		if err == nil {
-			logConfig.KnownApplied = c.Engine.Applied()
+			logConfig.KnownApplied, logConfig.Moved = c.Engine.Applied(), c.Engine.Moved
 		}
 	}
 	if lost != nil && err != nil && !failstop.OfTheMoment(err) {

@@ -289,8 +289,7 @@ func (m *Manager) openThatOutline(ctx context.Context, v federation.Volume) (_ *
 	}
 	o.Log, err = log.OpenOutline(log.Config{Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key,
 		Keys: held.Keys, Cache: o.Cache, Sources: func() []log.Source { return m.copiesOf(v.UUID) }, Rand: m.cfg.Rand, Now: m.cfg.Now,
-		Logger:       logger,
-		KnownApplied: o.Engine.Applied()})
+		Logger: logger, KnownApplied: o.Engine.Applied(), Moved: o.Engine.Moved})
 	if err != nil {
 		return nil, err
 	}

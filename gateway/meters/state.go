@@ -222,6 +222,8 @@ func (c *Copy) put(put func(d *metrics.Definition, value float64, labels ...stri
 	put(metrics.StoredBytes, float64(c.StoredBytes), name)
 	if !c.Blind {
 		put(metrics.CondemnedBytes, float64(c.Checkpoints.Condemned), name)
+		put(metrics.PackBytes, float64(c.Checkpoints.Packs), name)
+		put(metrics.PacksFetched, float64(c.Checkpoints.Fetched), name)
 		put(metrics.CheckpointDiffers, truth(c.Checkpoints.Differs != 0), name)
 	}
 	if !c.Home {

@@ -245,8 +245,12 @@ func (b *builder) apply(ctx context.Context, cfg engine.Config, c *chain) (err e
 	if err != nil {
 		return err
 	}
+	packs, err := e.Packs()
+	if err != nil {
+		return err
+	}
 	for _, n := range append(c.past[:len(c.past):len(c.past)], c.tail...) {
-		if _, gone := condemned[n.Seq]; gone && !n.Uploaded {
+		if _, gone := condemned[n.Seq]; gone && !n.Uploaded && (packs.Moved[n.Seq] == 0 || b.packed(&packs, n.Seq)) {
 			n.Dropped = true // nobody is to have it any more
 		}
 		b.report.Infos = append(b.report.Infos, n.SegmentInfo)

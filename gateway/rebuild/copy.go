@@ -34,7 +34,7 @@ func Open(ctx context.Context, metadata engine.Config, records log.Config, from 
 	if err != nil {
 		return nil, err
 	}
-	records.KnownApplied = e.Applied()
+	records.KnownApplied, records.Moved = e.Applied(), e.Moved
 	if from != nil {
 		records.Sources = func() []log.Source { return []log.Source{replica.StoreSource{Store: from, Site: "given"}} }
 	}

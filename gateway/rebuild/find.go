@@ -18,6 +18,7 @@ import (
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/store"
 )
@@ -40,7 +41,8 @@ func (n *node) end() log.Position { return log.Position{Seq: n.Seq, Off: n.Len} 
 // found is what a store has of a volume.
 type found struct {
 	volume    segment.VolumeID
-	nodes     map[string]*node // by name
+	nodes     map[string]*node     // by name
+	packs     map[pack.Hash]uint64 // their lengths
 	manifests []checkpoint.Head
 	hashes    map[checkpoint.Head]checkpoint.Hash
 	bad       []string // checkpoints that cannot be used, and why
@@ -68,7 +70,8 @@ func (c *chain) last() *node {
 
 // look lists the volume's objects and opens the manifests.
 func (b *builder) look(ctx context.Context) error {
-	f := &found{volume: segment.VolumeID(b.cfg.Volume), nodes: map[string]*node{}, hashes: map[checkpoint.Head]checkpoint.Hash{}}
+	f := &found{volume: segment.VolumeID(b.cfg.Volume), nodes: map[string]*node{}, packs: map[pack.Hash]uint64{},
+		hashes: map[checkpoint.Head]checkpoint.Hash{}}
 	b.found = f
 	prefix := b.cfg.Volume.String() + "/"
 	var manifests []checkpoint.Hash
@@ -80,6 +83,8 @@ func (b *builder) look(ctx context.Context) error {
 				n.Uploaded, n.why = false, fmt.Sprintf("it has %d bytes", n.Len)
 			}
 			f.nodes[i.Name] = n
+		} else if v, hash, err := pack.ParseName(i.Name); err == nil && v == f.volume {
+			f.packs[hash] = uint64(i.Size)
 		} else if text, ok := strings.CutPrefix(i.Name, prefix+"m/"); ok {
 			if h, err := hex.DecodeString(text); err == nil && len(h) == len(checkpoint.Hash{}) {
 				manifests = append(manifests, checkpoint.Hash(h))

@@ -25,7 +25,14 @@ func (b *builder) losses(ctx context.Context, e *engine.Engine, c *chain) error 
 	if err := b.unreached(ctx, e, c, unreached); err != nil {
 		return err
 	}
+	packs, err := e.Packs()
+	if err != nil {
+		return err
+	}
 	lost, err := e.LostIn(func(seq uint64) bool {
+		if b.packed(&packs, seq) {
+			return false
+		}
 		n := c.at(seq)
 		return n == nil || !n.Uploaded
 	})
@@ -54,6 +61,16 @@ func (b *builder) losses(ctx context.Context, e *engine.Engine, c *chain) error 
 	}
 	b.report.Lost = append(b.report.Lost, all)
 	return nil
+}
+
+// packed reports whether the store has the pack into which what lives of a segment moved.
+func (b *builder) packed(packs *engine.Packs, seq uint64) bool {
+	n, moved := packs.Moved[seq]
+	if !moved {
+		return false
+	}
+	is, lives := packs.Now(n)
+	return !lives || b.found.packs[is.Hash] == is.Len
 }
 
 // unreached tells of segments that the chain does not reach, and which paths they change.

@@ -5,11 +5,13 @@ package space
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/store"
@@ -28,12 +30,19 @@ type count struct {
 	needed func(ctx context.Context, manifests []string) (checkpoints.Needed, error)
 	// condemned returns the segments that are condemned now.
 	condemned func() (map[uint64]uint64, error)
+	// now returns the packs that count now.
+	now func() (engine.Packs, error)
 
 	out   Store
 	parts map[Kind]*Amount
-	seen  map[uint64]bool // segments of the log that are listed
-	gone  map[uint64]bool // segments that were dropped before the store was listed
-	loose []store.Info    // objects of checkpoints that nobody needs, as far as was known
+	seen  map[uint64]bool           // segments of the log that are listed
+	packs map[pack.Hash]engine.Pack // those that count, or were condemned
+	gone  map[uint64]bool           // segments that were dropped before the store was listed
+	// By the numbers of packs: what is used of their segments, and those that the store does not
+	// list, of which some segment was dropped.
+	inPacks map[uint64]engine.Blocks
+	absent  map[uint64]engine.Pack
+	loose   []store.Info // objects of checkpoints that nobody needs, as far as was known
 }
 
 // run counts. It reads the store's list once, and that of manifests before.
@@ -48,6 +57,7 @@ func (c *count) run(ctx context.Context) (*Store, error) {
 			c.gone[s.Seq] = true
 		}
 	}
+	c.begin()
 	needed, err := c.need(ctx)
 	if err != nil {
 		return nil, err
@@ -74,6 +84,26 @@ func (c *count) run(ctx context.Context) (*Store, error) {
 	return &c.out, nil
 }
 
+// begin says what is known of packs before the store is listed.
+func (c *count) begin() {
+	c.packs, c.inPacks, c.absent = map[pack.Hash]engine.Pack{}, map[uint64]engine.Blocks{}, map[uint64]engine.Pack{}
+	if c.usage == nil {
+		return
+	}
+	for _, p := range c.usage.Packs.All {
+		if was, ok := c.packs[p.Hash]; !ok || was.Condemned != 0 {
+			c.packs[p.Hash] = p
+		}
+	}
+	for seq, n := range c.usage.Packs.Moved {
+		used, more := c.inPacks[n], c.usage.Blocks[seq]
+		c.inPacks[n] = engine.Blocks{Present: used.Present + more.Present, Past: used.Past + more.Past}
+		if is := c.usage.Packs.All[n-1]; c.gone[seq] && is.Condemned == 0 {
+			c.absent[n] = is
+		}
+	}
+}
+
 // need returns which objects of checkpoints are needed.
 func (c *count) need(ctx context.Context) (checkpoints.Needed, error) {
 	var manifests []string
@@ -91,6 +121,7 @@ func (c *count) object(i store.Info, needed checkpoints.Needed) {
 	switch _, _, _, err := segment.ParseName(i.Name); {
 	case err == nil:
 		c.segment(i)
+	case c.packed(i):
 	case needed.Names[i.Name]:
 		c.parts[Checkpoints].add(i.Size)
 	case strings.HasPrefix(i.Name, c.volume+"/c/"), strings.HasPrefix(i.Name, c.volume+"/m/"):
@@ -118,25 +149,54 @@ func (c *count) segment(i store.Info) {
 	case c.usage == nil:
 		c.parts[Uncounted].add(i.Size)
 		return
+	case c.usage.Packs.Moved[s.Seq] != 0:
+		c.parts[Moved].add(i.Size)
+		return
 	case s.Dropped || is(c.usage.Condemned, s.Seq):
 		c.parts[Condemned].add(i.Size)
 		return
 	}
-	used := c.usage.Blocks[s.Seq]
-	if used.Present+used.Past > s.Len {
-		c.differs("%s has %d bytes, and files use %d of them", i.Name, s.Len, used.Present+used.Past)
-	}
-	live := min(used.Present, s.Len)
-	past := min(used.Past, s.Len-live)
 	rest := Log
 	if s.Seq <= c.usage.Checkpoint.At.Seq {
 		rest = Dead
 	}
+	c.used(i, c.usage.Blocks[s.Seq], rest)
+}
+
+// packed counts a pack, and reports whether it is one that the metadata know.
+func (c *count) packed(i store.Info) bool {
+	_, hash, err := pack.ParseName(i.Name)
+	p, ok := c.packs[hash]
+	if err != nil || !ok {
+		return false
+	}
+	c.out.Packs.add(i.Size)
+	delete(c.absent, p.Number)
+	switch {
+	case uint64(i.Size) != p.Len:
+		c.differs("%s has %d bytes, and the volume's metadata say %d", i.Name, i.Size, p.Len)
+		c.stray(i)
+	case p.Condemned != 0:
+		c.parts[Condemned].add(i.Size)
+	default:
+		c.used(i, c.inPacks[p.Number], Dead)
+	}
+	return true
+}
+
+// used counts an object of which files and snapshots use some bytes. The others are of a kind.
+func (c *count) used(i store.Info, used engine.Blocks, rest Kind) {
+	size := uint64(i.Size)
+	if used.Present+used.Past > size {
+		c.differs("%s has %d bytes, and files use %d of them", i.Name, size, used.Present+used.Past)
+	}
+	live := min(used.Present, size)
+	past := min(used.Past, size-live)
 	counted := false
 	for _, p := range []struct {
 		kind  Kind
 		bytes uint64
-	}{{Live, live}, {Snapshots, past}, {rest, s.Len - live - past}} {
+	}{{Live, live}, {Snapshots, past}, {rest, size - live - past}} {
 		if p.bytes > 0 && !counted {
 			counted = true
 			c.parts[p.kind].Objects++
@@ -189,6 +249,16 @@ func (c *count) compare(before []log.SegmentInfo) error {
 		if now, ok := c.log.Segment(s.Seq); ok && now.Uploaded && !now.Dropped && !is(condemned, s.Seq) {
 			c.differs("the store does not list %s, %d bytes, which was stored", s.Name, s.Len)
 		}
+	}
+	if len(c.absent) > 0 { // what took the place of one may be there already
+		now, err := c.now()
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(c.absent, func(n uint64, _ engine.Pack) bool { return now.All[n-1].Condemned != 0 })
+	}
+	for _, n := range slices.Sorted(maps.Keys(c.absent)) {
+		c.differs("the store does not list pack %d, %d bytes, which has what was in segments that are gone", n, c.absent[n].Len)
 	}
 	if end := c.log.End(); end.Off > 0 {
 		if _, closed := c.log.Segment(end.Seq); !closed {

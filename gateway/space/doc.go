@@ -21,5 +21,9 @@
 // that as a whole. What is not told apart: dead blocks after the newest checkpoint are log, until
 // the next one.
 //
+// A pack has blocks of segments that were condemned because of it. What is not live, nor of
+// snapshots, is dead: its index too. A segment whose live blocks are in a pack is moved as a whole,
+// as long as it is there; so its blocks count once, in the pack.
+//
 // An object counts once, for the first kind of which it has bytes, in the order of the kinds.
 package space

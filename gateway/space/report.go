@@ -11,13 +11,14 @@ const (
 	Snapshots   Kind = "snapshots"   // blocks of the history only
 	Dead        Kind = "dead"        // the rest of segments before the newest checkpoint
 	Log         Kind = "log"         // the rest of segments after it
-	Condemned   Kind = "condemned"   // segments that are to be dropped
+	Moved       Kind = "moved"       // segments whose live blocks are in packs, and that are to be dropped
+	Condemned   Kind = "condemned"   // other segments, and packs, that are to be dropped
 	Checkpoints Kind = "checkpoints" // objects of the two newest, and of one that is being made
 	Uncounted   Kind = "uncounted"   // segments, at a gateway that has no key: it can not tell
 	Orphans     Kind = "orphans"     // what is in the volume's folder and nobody knows
 )
 
-var kinds = []Kind{Live, Snapshots, Dead, Log, Condemned, Checkpoints, Uncounted, Orphans}
+var kinds = []Kind{Live, Snapshots, Dead, Log, Moved, Condemned, Checkpoints, Uncounted, Orphans}
 
 // Report is what a volume takes, as one gateway counts it that has a copy. `weir df` shows it.
 type Report struct {
@@ -33,7 +34,8 @@ type Report struct {
 // Store is what the site's store has of a volume.
 type Store struct {
 	Amount        // all that it lists
-	Parts  []Part `json:"parts"` // one for each kind
+	Parts  []Part `json:"parts"`          // one for each kind
+	Packs  Amount `json:"packs,omitzero"` // packs, which are in the parts too
 	// Waiting is of the log, and not in the store yet: sealed segments that wait, and the last one,
 	// which still grows.
 	Waiting Amount `json:"waiting"`

@@ -102,7 +102,7 @@ func (c *Counter) Count(ctx context.Context, volume string) (*Report, error) {
 		if u, err = here.Engine.Usage(ctx); err != nil {
 			return nil, err
 		}
-		n.usage, n.condemned = &u, here.Engine.Condemned
+		n.usage, n.condemned, n.now = &u, here.Engine.Condemned, here.Engine.Packs
 		n.needed = func(ctx context.Context, manifests []string) (checkpoints.Needed, error) {
 			now, err := here.Engine.Checkpoints()
 			if err != nil {

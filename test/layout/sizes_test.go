@@ -23,7 +23,8 @@ var large = map[string]string{
 	"controllers":  "it is one reconciler per kind of object, and what could leave them lives in its sub-packages already",
 	"engine": "it is one volume: its operations share one lock and one order of records, " +
 		"which exported names between two packages would lay open",
-	"engine/log": "it is one format on disk: writing, syncing, reading back, trimming and repair share the state of the same segments",
+	"engine/log":  "it is one format on disk: writing, syncing, reading back, trimming and repair share the state of the same segments",
+	"engine/meta": "it is one format: keys and values of all tables, which a check reads and writes again the same way",
 	"gateway/nfs": "it is one protocol: NFSv4.1 has some sixty operations, most are a file's section here, " +
 		"and its state and encoding are packages of their own",
 	"volume/volumetest": "it is the suite of the contract in package volume: one file per part of the contract, called by one function",

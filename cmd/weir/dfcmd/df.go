@@ -41,10 +41,11 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 		Use: "df VOLUME", Short: "Show what a volume takes in stores, and for what", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Asks the gateways of the volume's sites to count what is in their site's store. LIVE is blocks of\n" +
 			"files, SNAPSHOTS blocks that only snapshots use, DEAD what is left of segments before the newest\n" +
-			"checkpoint, and LOG what is left of those after it. CONDEMNED segments are about to be dropped.\n" +
-			"ORPHANS are objects in the volume's folder that nobody knows. All columns add up to STORE, which\n" +
-			"is all that the store lists. WAITING is not in the store yet. Lent stores are not counted. It\n" +
-			"fails if a store lacks something that the log says is there.",
+			"checkpoint, and LOG what is left of those after it. MOVED segments have their used blocks\n" +
+			"in packs, and CONDEMNED ones have none; both are about to be dropped. ORPHANS are objects in the\n" +
+			"volume's folder that nobody knows. All columns add up to STORE, which is all that the store\n" +
+			"lists. WAITING is not in the store yet. Lent stores are not counted. It fails if a store lacks\n" +
+			"something that the log says is there.",
 		Example: "  weir df data\n  weir df data -o json",
 		RunE: func(c *cobra.Command, a []string) error {
 			if err := cli.CheckOutput(output); err != nil {
@@ -117,8 +118,8 @@ func ask(ctx context.Context, cl *access.Client, v federation.Volume) ([]Report,
 }
 
 // columns are the kinds that have a column of the table.
-var columns = []space.Kind{space.Live, space.Snapshots, space.Dead, space.Log, space.Condemned, space.Checkpoints, space.Uncounted,
-	space.Orphans}
+var columns = []space.Kind{space.Live, space.Snapshots, space.Dead, space.Log, space.Moved, space.Condemned, space.Checkpoints,
+	space.Uncounted, space.Orphans}
 
 // write prints the reports for people.
 func write(w io.Writer, all []Report) error {

@@ -49,7 +49,7 @@ func TestDf(t *testing.T) {
 		"pool":{"log":4194304,"metadata":1024}}`
 	ams, utr := &fake{space: good}, &fake{}
 	b.Serve(map[string]forwardpb.ForwardServer{"ams-1": ams, "utr-1": utr, "del-1": &fake{}})
-	out := b.Want(cli.ExitOK, "ams   ams-1    3.0 MiB  1.0 MiB    512.0 KiB  -    -          512.0 KiB    -          1.0 MiB  "+
+	out := b.Want(cli.ExitOK, "ams   ams-1    3.0 MiB  1.0 MiB    512.0 KiB  -    -      -          512.0 KiB    -          1.0 MiB  "+
 		"6.0 MiB  4        2.0 KiB", "", "df", "data")
 	for _, want := range []string{"ams   ams-1    4.0 MiB   1.0 KiB        -", "ams-1: 1 objects are orphans, such as u/lost",
 		"ams-1: the columns add up to what the store of ams lists: 4 objects, 6291456 bytes", "utr-1: no copy here"} {

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine/pack"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/track"
+)
+
+// fromAnywhere is fromCopies for blocks of s, which are the refs of some: they may have moved into
+// a pack. Where the segment is gone, the pack is asked first, else last.
+func (l *Log) fromAnywhere(ctx context.Context, s *seg, refs []segment.BlockRef, some []int,
+	try func(read readFunc, local bool) error) error {
+	if l.cfg.Moved == nil {
+		return l.fromCopies(ctx, s, refs[some[0]].Off, true, try)
+	}
+	first := s.dropped || s.absent() || l.outline != nil
+	var errs []error
+	if first {
+		err := l.fromPack(ctx, s, refs, some, try)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		errs = append(errs, err)
+	}
+	err := l.fromCopies(ctx, s, refs[some[0]].Off, true, try)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	errs = append(errs, err)
+	if !first {
+		if err = l.fromPack(ctx, s, refs, some, try); err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// fromPack calls try with what one Source after the other has of the pack into which blocks of s
+// moved, until it succeeds. If it did not move, it fails.
+func (l *Log) fromPack(ctx context.Context, s *seg, refs []segment.BlockRef, some []int, try func(read readFunc, local bool) error) error {
+	index, err := l.cfg.Moved(s.header.Seq)
+	if err == nil && index == nil {
+		err = errors.New("no pack has its blocks")
+	}
+	if err != nil {
+		return fmt.Errorf("read segment %d in %s: %w: %w", s.header.Seq, l.cfg.Dir.Path(), ErrUnreadable, err)
+	}
+	blocks, err := blocksIn(index, refs, some)
+	if err != nil {
+		return fmt.Errorf("read segment %d in %s: %w: %w", s.header.Seq, l.cfg.Dir.Path(), ErrUnreadable, err)
+	}
+	var errs []error
+	for _, src := range l.Sources() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := try(func(p []byte, off uint64) error { return readMoved(ctx, index, src, blocks, p, off) }, false)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil { // it says nothing of the copy
+			return ctx.Err()
+		}
+		errs = append(errs, fmt.Errorf("%s %s: %w", src, index.Name(), err))
+	}
+	return fmt.Errorf("read segment %d in %s: %w: %w", s.header.Seq, l.cfg.Dir.Path(), ErrUnreadable, errors.Join(errs...))
+}
+
+// movedBlock is where a block is in a pack.
+type movedBlock struct {
+	segment.BlockRef
+	at uint64 // its first byte in the pack
+}
+
+func (b movedBlock) end() uint64 { return b.at + uint64(b.Len) + pack.SumSize }
+
+// blocksIn returns where blocks are in a pack, each once. They are in the order of the pack.
+func blocksIn(index *pack.Pack, refs []segment.BlockRef, some []int) (out []movedBlock, err error) {
+	for _, i := range some {
+		if n := len(out); n > 0 && out[n-1].BlockRef == refs[i] {
+			continue
+		}
+		b := movedBlock{BlockRef: refs[i]}
+		if b.at, err = index.Find(refs[i]); err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// readMoved fills p from offset off of a segment, as far as it has the blocks. What lies between
+// them is not filled. A block that does not verify is left as it is, all zeros, and does not open:
+// so the others can be used.
+func readMoved(ctx context.Context, index *pack.Pack, src Source, blocks []movedBlock, p []byte, off uint64) error {
+	var errs []error
+	good := 0
+	for len(blocks) > 0 {
+		n := 1
+		for n < len(blocks) && blocks[n].at <= blocks[n-1].end()+maxSkip && blocks[n].end() <= blocks[0].at+maxRun {
+			n++
+		}
+		b := make([]byte, blocks[n-1].end()-blocks[0].at)
+		read := func() error {
+			ctx, end := track.Begin(ctx, track.Fetch)
+			defer end()
+			return src.ReadSegment(ctx, index.Name(), int64(blocks[0].at), b)
+		}
+		if err := read(); err != nil {
+			return err
+		}
+		for _, is := range blocks[:n] {
+			from := is.at - blocks[0].at
+			sealed, err := index.Check(is.BlockRef, b[from:from+uint64(is.Len)+pack.SumSize])
+			if err != nil {
+				errs = append(errs, err)
+			} else if is.Off >= off && is.Off+uint64(is.Len) <= off+uint64(len(p)) {
+				copy(p[is.Off-off:], sealed)
+				good++
+			}
+		}
+		blocks = blocks[n:]
+	}
+	if good == 0 {
+		return errors.Join(errs...)
+	}
+	return nil
+}
+
+// packTemp is the file in which a pack is until it is in a store. Open removes what a crash leaves.
+const packTemp = "pack.tmp"
+
+// PackFile is a file on the pool for a pack that is being made. One goroutine uses it. It
+// implements io.Writer, which appends, and io.ReaderAt.
+type PackFile struct {
+	log  *Log
+	file cachepool.File
+	size int64 // written
+	most int64 // reserved
+}
+
+// NewPackFile makes a file for a pack of at most so many bytes. There is one of a log at a time.
+// Its room may come from what is reserved for removals: packs give room back (protocol-15). The
+// caller closes it, which removes it. ErrFull.
+func (l *Log) NewPackFile(most int64) (*PackFile, error) {
+	if err := l.reserve(int(most), true); err != nil {
+		return nil, err
+	}
+	f, err := createFresh(l.cfg.Dir, packTemp)
+	if err != nil {
+		l.cfg.Room.Release(most)
+		return nil, fmt.Errorf("make %s in %s: %w", packTemp, l.cfg.Dir.Path(), err)
+	}
+	return &PackFile{log: l, file: f, most: most}, nil
+}
+
+// Write implements io.Writer.
+func (f *PackFile) Write(p []byte) (int, error) {
+	if f.size+int64(len(p)) > f.most {
+		return 0, fmt.Errorf("write %s: it gets more than %d bytes", packTemp, f.most)
+	}
+	n, err := f.file.WriteAt(p, f.size)
+	f.size += int64(n)
+	return n, err
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *PackFile) ReadAt(p []byte, off int64) (int, error) { return f.file.ReadAt(p, off) }
+
+// Close removes the file.
+func (f *PackFile) Close() error {
+	err := errors.Join(f.file.Close(), f.log.cfg.Dir.Remove(packTemp))
+	f.log.cfg.Room.Release(f.most)
+	return err
+}
+
+// FetchPack gets the whole pack of that hash and length from a Source, into a file. It verifies the
+// hash. The caller closes the file. Errors: ErrFull; ErrUnreadable: no Source has it whole.
+func (l *Log) FetchPack(ctx context.Context, hash pack.Hash, length uint64) (*PackFile, error) {
+	name := pack.Name(l.cfg.Volume, hash)
+	var errs []error
+	for _, src := range l.Sources() {
+		f, err := l.NewPackFile(int64(length))
+		if err != nil {
+			return nil, err
+		}
+		err = f.fill(ctx, src, name, length)
+		if err == nil {
+			err = pack.Verify(l.cfg.Volume, hash, length, func(p []byte, off uint64) error { return readFull(f, p, int64(off)) })
+		}
+		if err == nil {
+			return f, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", src, errors.Join(err, f.Close())))
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	return nil, fmt.Errorf("fetch %s: %w: %w", name, ErrUnreadable, errors.Join(errs...))
+}
+
+func (f *PackFile) fill(ctx context.Context, src Source, name string, length uint64) error {
+	b := make([]byte, min(maxRead, length))
+	for off := uint64(0); off < length; {
+		p := b[:min(uint64(len(b)), length-off)]
+		if err := src.ReadSegment(ctx, name, int64(off), p); err != nil {
+			return err
+		}
+		if _, err := f.Write(p); err != nil {
+			return err
+		}
+		off += uint64(len(p))
+	}
+	return nil
+}
+
+var (
+	_ io.Writer   = (*PackFile)(nil)
+	_ io.ReaderAt = (*PackFile)(nil)
+)

@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/pack"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/store"
+	"github.com/weir-storage/weir/volume"
+)
+
+// packing is what is known of one volume's packs here.
+type packing struct {
+	// work is held by who makes, fetches or drops something. It guards the others. It is taken
+	// before all locks of a Keeper.
+	work sync.Mutex
+	// stored are the packs that the site's store has, by their hash, and their lengths; nil: it was
+	// not listed yet.
+	stored map[pack.Hash]uint64
+	// covered are the packs, by number, that are known to have all blocks that the metadata here
+	// name of their segments (checkpoints-8).
+	covered map[uint64]bool
+	seen    map[uint64]time.Time // since when packs are known to be condemned, by number
+	wanted  int                  // packs that the site's store does not have yet
+	told    bool                 // that the site has no store
+}
+
+// plan is what the home has to do for packs.
+type plan struct {
+	number uint64 // of the checkpoint
+	uses   engine.Uses
+	packs  []engine.PackPlan
+}
+
+// packsOf returns what is known of a volume's packs.
+func (k *Keeper) packsOf(id string) *packing {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p := k.packed[id]
+	if p == nil {
+		p = &packing{covered: map[uint64]bool{}, seen: map[uint64]time.Time{}}
+		k.packed[id] = p
+	}
+	return p
+}
+
+// pack has the home make the packs that were planned, and commits each (checkpoints-7).
+func (k *Keeper) pack(ctx context.Context, c Copy) error {
+	k.mu.Lock()
+	plan := k.plans[c.UUID]
+	k.mu.Unlock()
+	if plan == nil {
+		return nil
+	}
+	if _, leads := c.Replica.Leading(); !leads || !c.Condemns {
+		k.planned(c.UUID, plan, nil)
+		return nil
+	}
+	now, err := c.Engine.Checkpoints()
+	if err != nil || plan.number > now.Made.Number || !k.mayCondemn(c, now) {
+		return err
+	}
+	if err := c.Engine.Settle(ctx, plan.number, plan.uses); err != nil {
+		return err
+	}
+	if k.cfg.Store != nil {
+		if err := k.list(ctx, c, k.packsOf(c.UUID)); err != nil {
+			return err
+		}
+	}
+	left := *plan
+	left.uses.Empty, left.uses.Emptied = nil, nil
+	for len(left.packs) > 0 {
+		next := left.packs[0]
+		if k.cfg.Store == nil {
+			break // nobody else makes what the home does not have
+		}
+		var built pack.Built
+		may := func(b pack.Built) error { return c.Engine.MayPack(next, b) }
+		if err = may(built); err == nil {
+			built, err = k.build(ctx, c, next.Kept, next.From, may)
+		}
+		if err == nil {
+			err = c.Engine.Pack(ctx, left.number, next, built)
+		}
+		if err != nil && !errors.Is(err, volume.ErrInvalid) {
+			return fmt.Errorf("make a pack: %w", err)
+		}
+		k.cfg.Logger.Info("live blocks moved into a pack", "volume", c.UUID, "checkpoint", left.number, "segments", len(next.Kept),
+			"packs", len(next.From), "bytes", built.Len, "refused", err)
+		left.packs = left.packs[1:]
+		after := left
+		if !k.planned(c.UUID, plan, &after) {
+			return nil // there is another plan
+		}
+		plan = &after
+	}
+	k.planned(c.UUID, plan, nil)
+	return nil
+}
+
+// planned replaces a plan, unless there is another one: false.
+func (k *Keeper) planned(id string, was, is *plan) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.plans[id] != was {
+		return false
+	}
+	if k.plans[id] = is; is == nil {
+		delete(k.plans, id)
+	}
+	return true
+}
+
+// build makes a pack from what this copy has, and puts it into the site's store, if may returns
+// nil.
+func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack,
+	may func(pack.Built) error) (b pack.Built, err error) {
+	sources, err := k.sources(ctx, c, kept, from)
+	if err != nil {
+		return b, err
+	}
+	most := int64(1 << 10)
+	for _, s := range kept {
+		most += 64 + int64(len(s.Blocks))*(pack.SumSize+16)
+		for _, b := range s.Blocks {
+			most += int64(b.Len)
+		}
+	}
+	f, err := c.Log.NewPackFile(most)
+	if err != nil {
+		return b, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	of, err := volumeID(c.UUID)
+	if err != nil {
+		return b, err
+	}
+	if b, err = pack.Build(of, sources, f); err != nil {
+		return b, err
+	}
+	if err := may(b); err != nil {
+		return b, err
+	}
+	return b, k.put(ctx, c, b.Hash, b.Len, f)
+}
+
+// alike returns an error if a pack is not the one that the home made.
+func alike(b pack.Built, want engine.Pack) error {
+	if b.Hash != want.Hash || b.Len != want.Len {
+		return fmt.Errorf("pack %d is %x here, %d bytes, and %x at the home, %d bytes", want.Number, b.Hash, b.Len, want.Hash, want.Len)
+	}
+	return nil
+}
+
+// put puts a pack into the site's store.
+func (k *Keeper) put(ctx context.Context, c Copy, hash pack.Hash, length uint64, from io.ReaderAt) error {
+	of, err := volumeID(c.UUID)
+	if err != nil {
+		return err
+	}
+	name := pack.Name(of, hash)
+	body := func() io.ReadSeeker { return io.NewSectionReader(from, 0, int64(length)) }
+	err = k.cfg.Store.Put(ctx, name, int64(length), body())
+	if errors.Is(err, store.ErrConflict) {
+		// What is there is no pack of that hash: nothing reads it.
+		if err = k.cfg.Store.Delete(ctx, name); err == nil {
+			err = k.cfg.Store.Put(ctx, name, int64(length), body())
+		}
+	}
+	if stored := k.packsOf(c.UUID).stored; err == nil && stored != nil {
+		stored[hash] = length
+	}
+	return err
+}
+
+// errNotHere: what a pack is to be built from was never at this site, or went.
+var errNotHere = errors.New("neither the pool nor the store of this site has it")
+
+// sources returns what a pack is built from: each segment of which this copy still has the bytes,
+// and else the pack that its blocks are in.
+func (k *Keeper) sources(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack) (out []pack.Source, err error) {
+	of, err := volumeID(c.UUID)
+	if err != nil {
+		return nil, err
+	}
+	object := func(name string) pack.Read {
+		return func(p []byte, off uint64) error { return k.cfg.Store.GetRange(ctx, name, int64(off), p) }
+	}
+	former := make([]*pack.Pack, len(from))
+	last := -1 // the pack of from that the last source is
+	for _, some := range kept {
+		s, ok := c.Log.Segment(some.Seq)
+		if !ok || s.Hash != some.Hash {
+			return nil, fmt.Errorf("segment %d is another one here", some.Seq)
+		}
+		if s.Local || s.Uploaded {
+			read := object(s.Name)
+			if s.Local {
+				read = fileOf(c.Log, s.Seq)
+			}
+			out = append(out, pack.Source{Hash: s.Hash, Len: s.Len, Kept: []pack.Kept{some}, Read: read})
+			last = -1
+			continue
+		}
+		i := -1
+		for n := range from {
+			if former[n] == nil {
+				p, err := pack.Open(of, from[n].Hash, from[n].Len, object(pack.Name(of, from[n].Hash)))
+				if err != nil {
+					return nil, err
+				}
+				former[n] = p
+			}
+			first := segment.BlockRef{Seq: some.Seq, Off: uint64(some.Blocks[0].Off), Len: some.Blocks[0].Len}
+			if _, err := former[n].Find(first); err == nil {
+				i = n
+				break
+			}
+		}
+		switch {
+		case i < 0:
+			return nil, fmt.Errorf("segment %d, also in %d packs: %w", some.Seq, len(from), errNotHere)
+		case i == last:
+			same := &out[len(out)-1]
+			same.Kept = append(same.Kept, some)
+		default:
+			out = append(out, pack.Source{Pack: true, Hash: from[i].Hash, Len: from[i].Len, Kept: []pack.Kept{some},
+				Read: object(former[i].Name())})
+			last = i
+		}
+	}
+	return out, nil
+}
+
+// fileOf reads a segment's file.
+func fileOf(l *log.Log, seq uint64) pack.Read {
+	return func(p []byte, off uint64) error {
+		n, err := l.ReadSegmentFile(seq, p, int64(off))
+		if n == len(p) {
+			return nil
+		}
+		if err == nil || errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+}
+
+// gather has the site's store get the packs that count and that it lacks. What this copy has is
+// built here; else the pack comes from another gateway (checkpoints-8).
+func (k *Keeper) gather(ctx context.Context, c Copy, table *engine.Packs) error {
+	p := k.packsOf(c.UUID)
+	if len(table.All) == 0 {
+		return nil
+	}
+	if k.cfg.Store == nil {
+		if !p.told && len(table.Moved) > 0 {
+			p.told = true
+			k.cfg.Logger.Warn("the volume has packs, which are kept in stores only: this site has none, so what moved into them stays on "+
+				"the pool, and a copy that does not have it does not get it: give the site a store", "volume", c.UUID)
+		}
+		return nil
+	}
+	if err := k.list(ctx, c, p); err != nil {
+		return err
+	}
+	defer func() {
+		var n uint64
+		for _, length := range p.stored {
+			n += length
+		}
+		k.mu.Lock()
+		k.packBytes[c.UUID] = n
+		k.mu.Unlock()
+	}()
+	p.wanted = 0
+	var errs []error
+	var unsure []engine.Pack
+	for _, is := range table.All {
+		if is.Condemned != 0 {
+			continue
+		}
+		if p.stored[is.Hash] != is.Len {
+			if err := k.get(ctx, c, is, table); err != nil {
+				p.wanted++
+				errs = append(errs, err)
+				continue
+			}
+		}
+		if !p.covered[is.Number] {
+			unsure = append(unsure, is)
+		}
+	}
+	if len(unsure) > 0 {
+		if err := c.Engine.Covers(ctx, unsure); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		for _, is := range unsure {
+			p.covered[is.Number] = true
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// list lists the packs of the site's store, once.
+func (k *Keeper) list(ctx context.Context, c Copy, p *packing) error {
+	if p.stored != nil {
+		return nil
+	}
+	stored := map[pack.Hash]uint64{}
+	if err := k.cfg.Store.List(ctx, c.UUID+"/p/", func(i store.Info) error {
+		if _, hash, err := pack.ParseName(i.Name); err == nil {
+			stored[hash] = uint64(i.Size)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	p.stored = stored
+	return nil
+}
+
+// get makes or fetches a pack.
+func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.Packs) error {
+	index, err := c.Engine.PackIndex(is)
+	if err != nil {
+		return err
+	}
+	var from []engine.Pack
+	for _, n := range is.From {
+		from = append(from, table.All[n-1])
+	}
+	_, err = k.build(ctx, c, index.Kept(), from, func(b pack.Built) error { return alike(b, is) })
+	if err == nil || ctx.Err() != nil || errors.Is(err, log.ErrFull) {
+		return err
+	}
+	if s := new(pack.ObjectError); errors.As(err, &s) && errors.Is(err, pack.ErrCorrupt) {
+		k.cfg.Logger.Error("an object is damaged", "volume", c.UUID, "object", s.Name, "error", err)
+	}
+	level := slog.LevelWarn
+	if errors.Is(err, errNotHere) {
+		level = slog.LevelInfo // a copy that began with a checkpoint
+	}
+	k.cfg.Logger.Log(ctx, level, "a pack is not made here, and comes from another gateway", "volume", c.UUID,
+		"pack", is.Number, "bytes", is.Len, "error", err)
+	f, err := c.Log.FetchPack(ctx, is.Hash, is.Len)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.fetched[c.UUID]++
+	k.mu.Unlock()
+	return errors.Join(k.put(ctx, c, is.Hash, is.Len, f), f.Close())
+}
+
+// holds reports whether the site's store has a pack that counts, which has all that the metadata
+// here need of it. It asks the store: what is dropped because of the pack is gone for good
+// (checkpoints-8).
+func (k *Keeper) holds(ctx context.Context, c Copy, is engine.Pack) (bool, error) {
+	p := k.packsOf(c.UUID)
+	if k.cfg.Store == nil || !p.covered[is.Number] {
+		return false, nil
+	}
+	of, err := volumeID(c.UUID)
+	if err != nil {
+		return false, err
+	}
+	i, err := k.cfg.Store.Stat(ctx, pack.Name(of, is.Hash))
+	if errors.Is(err, store.ErrNotExist) || err == nil && uint64(i.Size) != is.Len {
+		delete(p.stored, is.Hash) // it is made, or fetched, again
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// movable returns those of the segments, in order, that this copy may drop as far as packs are
+// concerned: nothing of them lives, or the site's store has the pack that they moved into.
+func (k *Keeper) movable(ctx context.Context, c Copy, table *engine.Packs, seqs []uint64) (out []uint64, err error) {
+	has := map[uint64]bool{}
+	for _, seq := range seqs {
+		n, moved := table.Moved[seq]
+		if !moved {
+			out = append(out, seq)
+			continue
+		}
+		yes, known := has[n]
+		if is, lives := table.Now(n); !known && lives {
+			if yes, err = k.holds(ctx, c, is); err != nil {
+				return nil, err
+			}
+			has[n] = yes
+		}
+		if yes {
+			out = append(out, seq)
+		}
+	}
+	return out, nil
+}
+
+// sweepPacks deletes packs from the site's store that were condemned, when it has what took their
+// place. A pack that was never committed stays: another gateway of this site may have committed the
+// same since, and this one not know of it yet.
+func (k *Keeper) sweepPacks(ctx context.Context, c Copy, table *engine.Packs) error {
+	p, now := k.packsOf(c.UUID), k.cfg.Timers.Now()
+	of, err := volumeID(c.UUID)
+	if err != nil || k.cfg.Store == nil || c.Aside() {
+		return err
+	}
+	if len(table.All) == 0 {
+		return nil
+	}
+	if err := k.list(ctx, c, p); err != nil {
+		return err
+	}
+	known := map[pack.Hash]bool{}
+	for _, is := range table.All {
+		if is.Condemned == 0 {
+			known[is.Hash] = true
+		}
+	}
+	for _, is := range table.All {
+		if _, there := p.stored[is.Hash]; !there || known[is.Hash] {
+			delete(p.seen, is.Number)
+			continue
+		}
+		since, ok := p.seen[is.Number]
+		if !ok {
+			p.seen[is.Number] = now
+			continue
+		}
+		if !k.mayGo(c.UUID, is.Condemned, now.Sub(since)) {
+			continue
+		}
+		if after, lives := table.Now(is.Number); lives {
+			if has, err := k.holds(ctx, c, after); err != nil || !has {
+				return err
+			}
+		}
+		if err := k.cfg.Store.Delete(ctx, pack.Name(of, is.Hash)); err != nil {
+			return err
+		}
+		delete(p.stored, is.Hash)
+		delete(p.seen, is.Number)
+	}
+	return nil
+}
+
+// fillMoved gets, for a copy that began with a checkpoint, the packs in which live blocks of
+// segments are that it lacks, and drops those segments.
+func (k *Keeper) fillMoved(ctx context.Context, c Copy, there map[string]int64) error {
+	p := k.packsOf(c.UUID)
+	p.work.Lock()
+	defer p.work.Unlock()
+	gone, err := c.Engine.Condemned()
+	if err != nil {
+		return err
+	}
+	table, err := c.Engine.Packs()
+	if err != nil {
+		return err
+	}
+	gerr := k.gather(ctx, c, &table)
+	var lacks []uint64
+	dead := map[uint64]bool{} // condemned since that checkpoint, so others drop them
+	for seq := range gone {
+		if _, moved := table.Moved[seq]; !moved {
+			dead[seq] = true
+		}
+	}
+	lost, err := c.Engine.LostIn(func(seq uint64) bool { return dead[seq] })
+	if err != nil {
+		return err
+	}
+	for seq := range gone {
+		if lost.Need[seq] > 0 {
+			continue // the metadata here name it
+		}
+		if s, ok := c.Log.Segment(seq); ok && !s.Local && !s.Uploaded && !s.Dropped && there[s.Name] != int64(s.Len) {
+			lacks = append(lacks, seq)
+		}
+	}
+	slices.Sort(lacks)
+	have, err := k.movable(ctx, c, &table, lacks)
+	if err == nil && len(have) > 0 {
+		err = c.Replica.Drop(have...)
+	}
+	return errors.Join(gerr, err)
+}
