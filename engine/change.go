@@ -34,6 +34,8 @@ func (e *Engine) begin() (*tx, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
+	case e.closed:
+		return nil, errClosed
 	case e.failed != nil:
 		return nil, e.failed
 	case !e.leading:

@@ -237,13 +237,15 @@ func (c *Cut) wrote(m *checkpoint.Manifest, stats checkpoint.Stats, err error) (
 }
 
 // Keep gives up a state of which the checkpoint was made. The engine keeps it, so that the next
-// checkpoint need not read this one.
+// checkpoint need not read this one. With nil it keeps none: what was overwritten since can go.
 func (e *Engine) Keep(c *Cut) error {
 	e.mu.Lock()
 	old := e.cutting.kept
 	e.cutting.kept = c
 	e.mu.Unlock()
-	c.kept = nil
+	if c != nil {
+		c.kept = nil
+	}
 	if old != nil {
 		return old.Close()
 	}

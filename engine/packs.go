@@ -172,6 +172,10 @@ func (e *Engine) Covers(ctx context.Context, packs []Pack) (err error) {
 	if err != nil {
 		return err
 	}
+	gone, err := (&tree{view: view}).condemned()
+	if err != nil {
+		return err
+	}
 	indexes := map[uint64]*pack.Pack{}
 	for _, p := range packs {
 		if now := table.All[p.Number-1]; now.Condemned != 0 {
@@ -185,7 +189,12 @@ func (e *Engine) Covers(ctx context.Context, packs []Pack) (err error) {
 		if err != nil {
 			return err
 		}
-		if index := indexes[table.Moved[ref.Seq]]; index != nil {
+		number, moved := table.Moved[ref.Seq]
+		if _, gone := gone[ref.Seq]; gone && !moved {
+			return fmt.Errorf("a file, or a snapshot, has a block of segment %d, which is condemned and did not move: %w",
+				ref.Seq, errDamaged)
+		}
+		if index := indexes[number]; index != nil {
 			if _, err := index.Find(ref); err != nil {
 				return fmt.Errorf("a file, or a snapshot, has a block that its pack has not: %w", err)
 			}
@@ -322,6 +331,10 @@ func (e *Engine) Pack(ctx context.Context, number uint64, plan PackPlan, built p
 func (e *Engine) MayPack(plan PackPlan, built pack.Built) error {
 	p := place{op: "look for packs", ino: volume.Root.Ino}
 	_, err := read(Recent(context.Background()), e, p, func(t *tree) (Packs, error) {
+		if known := e.cfg.Level(); known < meta.PackLevel {
+			return Packs{}, fmt.Errorf("packs need format level %d, and a gateway knows %d only: %w", meta.PackLevel, known,
+				volume.ErrInvalid)
+		}
 		table, _, err := t.mayPack(plan, built)
 		return table, err
 	})
@@ -388,13 +401,20 @@ func (t *tx) pack(last, number uint64, plan PackPlan, built pack.Built) error {
 	}
 	for seq, was := range table.Moved {
 		if from[was] && !has[seq] { // nothing of it lives any more
-			t.delete(meta.MovedKey(seq))
+			t.emptied(seq, number)
 		}
 	}
 	key := meta.PackIndexKey(n)
 	t.set(key, meta.EncodeBytes(key, built.Index.Head()))
 	t.set(is.Encode())
 	return nil
+}
+
+// emptied says that nothing lives any more of a segment that had moved into a pack. So it was
+// condemned anew at that checkpoint: only who made that alike may drop it without the pack.
+func (t *tx) emptied(seq, number uint64) {
+	t.delete(meta.MovedKey(seq))
+	t.set(meta.EncodeCondemned(seq, number))
 }
 
 // Settle commits that of some segments, which moved into packs, no block lives any more, and
@@ -417,7 +437,7 @@ func (e *Engine) Settle(ctx context.Context, number uint64, u Uses) error {
 				return 0, err
 			}
 			for _, seq := range some {
-				t.delete(meta.MovedKey(seq))
+				t.emptied(seq, number)
 			}
 			for _, n := range packs {
 				if is := table.All[n-1]; is.Condemned == 0 {

@@ -172,12 +172,18 @@ func (t *tree) accounting() (meta.Accounting, error) {
 	return meta.DecodeAccounting(key, value)
 }
 
+// errClosed: the engine is closed, or about to be.
+var errClosed = fmt.Errorf("the copy is being closed: %w", volume.ErrDelay)
+
 // look returns a tree for a reader. The caller closes its view.
 func (e *Engine) look() (*tree, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.failed != nil {
+	switch {
+	case e.failed != nil:
 		return nil, e.failed
+	case e.closed: // nobody may ask, and no process ends because of it
+		return nil, errClosed
 	}
 	t := &tree{engine: e, home: e.leading, epoch: e.epoch, end: e.end, applied: e.applied, cacheGen: e.cacheGen,
 		rolling: e.rolling.Load() != 0}

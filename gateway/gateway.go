@@ -208,7 +208,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	peerpb.RegisterPeerServer(server, &peer.Server{Caller: g.peers.Caller, Deliver: g.node.Deliver,
 		Fetched: g.copies.Fetch, May: g.copies.May, Newest: g.copies.Newest, Objects: g.copies.Objects})
 	peerpb.RegisterOutlinesServer(server, &outline.Server{Caller: g.peers.Caller, Open: g.copies.Home,
-		Uses: func(volume, gateway string) bool { return locks.Uses(g.view, volume, gateway) }})
+		Uses: func(volume, gateway string) bool { return locks.Reads(g.view, volume, gateway) }})
 	forwardpb.RegisterForwardServer(server, &service{g: g, Caching: g.caching, Keeper: g.keys, Mover: g.mover,
 		Server: routing.Server{Routers: g.routers, Copies: g.copies},
 		Counter: space.New(space.Config{Gateway: cfg.Name, Site: cfg.Site, Organization: cfg.Organization, View: g.view, Copies: g.copies,

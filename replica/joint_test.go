@@ -76,7 +76,15 @@ func newCrowd(t *testing.T, seed uint64) *crowd {
 			cfg.KnownApplied = e.Applied()
 			c.engines[s.name] = e
 			sources := cfg.Sources
-			cfg.Sources = func() []log.Source { return append([]log.Source{StoreSource{s.store, s.name}}, sources()...) }
+			cfg.Sources = func() []log.Source {
+				all := append([]log.Source{StoreSource{s.store, s.name}}, sources()...)
+				for _, o := range c.sites { // a gateway also answers with what only its store has
+					if o != s {
+						all = append(all, StoreSource{o.store, o.name})
+					}
+				}
+				return all
+			}
 			return e
 		}
 	}

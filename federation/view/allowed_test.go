@@ -65,7 +65,7 @@ func TestAllowed(t *testing.T) {
 	equal(t, "deleted", []any{v.Allowed("a", "ams"), v.MayUse("a", "ams"), v.MayUse("a", "gro")}, []any{federation.Access(""), false, true})
 }
 
-// TestMadeOfAnother: a site that is to have a copy of a volume may use the one that it is made of,
+// TestMadeOfAnother: a site that is to have a copy of a volume may read the one that it is made of,
 // while it is being made, and if both have one owner.
 func TestMadeOfAnother(t *testing.T) {
 	parent, child := volumeEvent("a", 1, "gro"), volumeEvent("b", 1, "ams", "utr")
@@ -73,9 +73,9 @@ func TestMadeOfAnother(t *testing.T) {
 	child.Volume.Source = &snapshots.Source{Volume: "a", Snapshot: "one", Snap: 1, Time: time.Unix(1, 0)}
 	v := filled(t, parent, child, synced(3))
 	use := func() []bool {
-		return []bool{v.MayUse("a", "ams"), v.MayUse("a", "utr"), v.MayUse("a", "lei"), v.MayUse("b", "gro")}
+		return []bool{v.MayRead("a", "ams"), v.MayRead("a", "utr"), v.MayRead("a", "lei"), v.MayRead("b", "gro"), v.MayUse("a", "ams")}
 	}
-	equal(t, "while it is being made", use(), []bool{true, false, false, false})
+	equal(t, "while it is being made", use(), []bool{true, false, false, false, false})
 	equal(t, "of it are made", []any{len(v.Making("a")), v.Making("a")[0].UUID, len(v.Making("b"))}, []any{1, "b", 0})
 	again := func(change func(*federation.Volume)) {
 		e := volumeEvent("b", 1, "ams", "utr")
@@ -93,9 +93,9 @@ func TestMadeOfAnother(t *testing.T) {
 		"of another volume": func(n *federation.Volume) { n.Source.Volume = "c" },
 	} {
 		again(change)
-		equal(t, what, use(), []bool{false, false, false, false})
+		equal(t, what, use(), []bool{false, false, false, false, false})
 		equal(t, what+": none is made", len(v.Making("a")), 0)
 	}
 	again(func(*federation.Volume) {})
-	equal(t, "again", use(), []bool{true, false, false, false})
+	equal(t, "again", use(), []bool{true, false, false, false, false})
 }

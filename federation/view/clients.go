@@ -329,14 +329,23 @@ func hasKey(r *federation.Volume, site string) bool {
 }
 
 // MayUse reports whether the gateways of a site may use a volume: the site is to have a copy with
-// the key, or it has an admission of a client, as far as the volume's owner allows any; or the site
-// is to have such a copy of a volume that its owner makes of this one now (ADR 53).
+// the key, or it has an admission of a client, as far as the volume's owner allows any.
 func (v *View) MayUse(volume, site string) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	e := v.volumes.all[volume]
-	known := e != nil && e.Record != nil
-	return known && (hasKey(e.Record, site) || v.fills(e.Record, site)) || v.uses(e, volume, site)
+	return e != nil && e.Record != nil && hasKey(e.Record, site) || v.uses(e, volume, site)
+}
+
+// MayRead reports whether the gateways of a site may read a volume: they may use it, or the site is
+// to have a copy of a volume that its owner makes of this one now (ADR 53). Who only reads has no
+// clients there, and no locks.
+func (v *View) MayRead(volume, site string) bool {
+	v.mu.RLock()
+	e := v.volumes.all[volume]
+	fills := e != nil && e.Record != nil && v.fills(e.Record, site)
+	v.mu.RUnlock()
+	return fills || v.MayUse(volume, site)
 }
 
 // uses reports whether a site has clients of a volume that its owner allows. The caller holds mu.

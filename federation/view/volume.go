@@ -287,7 +287,7 @@ func (v *View) MayHave(is federation.Volume, g federation.Member) bool {
 	_, site, _ := v.Gateway(g.Gateway)
 	e := v.Volume(is.UUID)
 	return site.Organization == is.Owner || slices.Contains(slices.Concat(is.Sites, is.Former), g.Site) ||
-		slices.ContainsFunc(is.Grants, func(x federation.Grant) bool { return x.Site == g.Site }) || v.MayUse(is.UUID, g.Site) ||
+		slices.ContainsFunc(is.Grants, func(x federation.Grant) bool { return x.Site == g.Site }) || v.MayRead(is.UUID, g.Site) ||
 		e != nil && e.Control != nil &&
 			slices.ContainsFunc(e.Control.Members, func(x federation.Member) bool { return x.Gateway == g.Gateway })
 }

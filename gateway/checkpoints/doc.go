@@ -18,10 +18,10 @@
 //     the log up to there. One that does not answer begins anew with a checkpoint.
 //   - checkpoints-5: Each copy drops what is condemned, in its own store and pool, when the record
 //     that says so is durable in its metadata, and a grace later (protocol-14), and only if it made
-//     that checkpoint, or a later one, as the home did: so its own metadata do not need it. What
-//     the store had
-//     goes first: a crash in between does it again. While a copy of the volume is kept aside here,
-//     nothing is dropped: the store may have what only that one needs.
+//     that checkpoint, or a later one, as the home did, and made none otherwise since: so its own
+//     metadata do not need it. What the store had goes first: a crash in between does it again.
+//     While a copy of the volume is kept aside here, nothing is dropped: the store may have what
+//     only that one needs.
 //   - checkpoints-6: Objects of checkpoints go that neither the newest nor the one before has.
 //   - checkpoints-7: The home makes packs of what lived at a checkpoint, from its own copy, puts
 //     each into its own store, and then commits it under the conditions of checkpoints-4: segments
@@ -31,6 +31,8 @@
 //     drops a segment, or a pack, that moved into another pack only when its own site's store has
 //     that one, which it asks just before, and when that has each block that its own metadata name.
 //     A copy at a site without a store drops only what is dead.
+//   - checkpoints-9: Nothing is deleted of a volume of which another gateway of the site has a
+//     copy: it has the same store, may know less, and may become home by a person's word.
 //
 // # Locking and lifetime
 //

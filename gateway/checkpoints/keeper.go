@@ -59,6 +59,7 @@ var standard = Due{Bytes: 128 << 20, Least: 32 << 20, Shrunk: 32 << 20, Segments
 // Config is what a Keeper needs.
 type Config struct {
 	Gateway string // this one
+	Site    string
 	View    *view.View
 	Client  func(gateway string) (peerpb.PeerClient, error)
 	Store   store.Store // of this site; nil: it has none
@@ -216,7 +217,7 @@ func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 	defer done()
 	if cut := c.Engine.TakeCut(); cut != nil {
 		if err := k.make(ctx, c, cut); err != nil {
-			return false, errors.Join(err, cut.Close())
+			return false, errors.Join(err, cut.Close(), c.Engine.Keep(nil))
 		}
 		if err := c.Engine.Keep(cut); err != nil {
 			return false, err
@@ -273,19 +274,8 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	}
 	var next *plan
 	if _, leads := c.Replica.Leading(); leads && c.Condemns {
-		uses, err := cut.Uses(ctx)
-		if err != nil {
-			return err
-		}
-		is.unused = uses.Unused
-		var packs []engine.PackPlan
-		if k.cfg.Store != nil {
-			if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack); err != nil {
-				return err
-			}
-		}
-		if next = (&plan{is.number, uses, packs}); len(packs)+len(uses.Empty)+len(uses.Emptied) == 0 {
-			next = nil
+		if next, err = k.plan(ctx, cut, &is); err != nil { // the checkpoint is made all the same
+			k.cfg.Logger.Error("what the volume uses can not be counted: nothing of it is condemned", "volume", c.UUID, "error", err)
 		}
 	}
 	k.mu.Lock()
@@ -308,6 +298,24 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	}
 	k.last[c.UUID] = is
 	return nil
+}
+
+// plan plans what is to go, and notes what nothing uses.
+func (k *Keeper) plan(ctx context.Context, cut *engine.Cut, is *made) (*plan, error) {
+	uses, err := cut.Uses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var packs []engine.PackPlan
+	if k.cfg.Store != nil {
+		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack); err != nil {
+			return nil, err
+		}
+	}
+	if is.unused = uses.Unused; len(packs)+len(uses.Empty)+len(uses.Emptied) == 0 {
+		return nil, nil
+	}
+	return &plan{is.number, uses, packs}, nil
 }
 
 // objects are those of a volume's checkpoints, here and elsewhere.

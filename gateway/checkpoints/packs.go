@@ -94,7 +94,10 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 		if err == nil {
 			err = c.Engine.Pack(ctx, left.number, next, built)
 		}
-		if err != nil && !errors.Is(err, volume.ErrInvalid) {
+		if s := new(pack.ObjectError); errors.As(err, &s) && ctx.Err() == nil {
+			// What is in it stays where it is, and others go on. The next plan tries it again.
+			k.cfg.Logger.Error("a pack is not made: an object is damaged, or missing", "volume", c.UUID, "object", s.Name, "error", err)
+		} else if err != nil && !errors.Is(err, volume.ErrInvalid) {
 			return fmt.Errorf("make a pack: %w", err)
 		}
 		k.cfg.Logger.Info("live blocks moved into a pack", "volume", c.UUID, "checkpoint", left.number, "segments", len(next.Kept),
@@ -303,13 +306,18 @@ func (k *Keeper) gather(ctx context.Context, c Copy, table *engine.Packs) error 
 			unsure = append(unsure, is)
 		}
 	}
-	if len(unsure) > 0 {
-		if err := c.Engine.Covers(ctx, unsure); err != nil {
-			return errors.Join(append(errs, err)...)
-		}
+	if len(unsure) > 0 && c.Engine.Covers(ctx, unsure) == nil {
 		for _, is := range unsure {
 			p.covered[is.Number] = true
 		}
+		unsure = nil
+	}
+	for _, is := range unsure { // one that lacks something does not hold up the others
+		if err := c.Engine.Covers(ctx, []engine.Pack{is}); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		p.covered[is.Number] = true
 	}
 	return errors.Join(errs...)
 }
@@ -383,30 +391,6 @@ func (k *Keeper) holds(ctx context.Context, c Copy, is engine.Pack) (bool, error
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// movable returns those of the segments, in order, that this copy may drop as far as packs are
-// concerned: nothing of them lives, or the site's store has the pack that they moved into.
-func (k *Keeper) movable(ctx context.Context, c Copy, table *engine.Packs, seqs []uint64) (out []uint64, err error) {
-	has := map[uint64]bool{}
-	for _, seq := range seqs {
-		n, moved := table.Moved[seq]
-		if !moved {
-			out = append(out, seq)
-			continue
-		}
-		yes, known := has[n]
-		if is, lives := table.Now(n); !known && lives {
-			if yes, err = k.holds(ctx, c, is); err != nil {
-				return nil, err
-			}
-			has[n] = yes
-		}
-		if yes {
-			out = append(out, seq)
-		}
-	}
-	return out, nil
 }
 
 // sweepPacks deletes packs from the site's store that were condemned, when it has what took their

@@ -5,11 +5,13 @@ package checkpoints
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/store"
@@ -113,7 +115,8 @@ func (k *Keeper) packsLeft(id string) bool {
 // known to be for that long: it made that checkpoint, or a later one, as the home did
 // (checkpoints-5).
 func (k *Keeper) mayGo(id string, number uint64, known time.Duration) bool {
-	return known >= k.cfg.Due.Grace && number <= k.of(id).alike
+	last := k.of(id)
+	return known >= k.cfg.Due.Grace && number <= last.alike && last.differs == 0
 }
 
 // errFilling: the copy gets packs that it lacks.
@@ -168,8 +171,8 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		k.condemned[c.UUID] = left
 		k.mu.Unlock()
 	}()
-	if len(due) > 0 && c.Aside() {
-		return nil // a person looks at what was left out first
+	if c.Aside() || k.shared(c.UUID) { // a person looks at what was left out first
+		return perr
 	}
 	slices.Sort(due)
 	if due, err = k.movable(ctx, c, &table, due); err != nil {
@@ -192,6 +195,30 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		k.cfg.Logger.Info("segments that were condemned are dropped", "volume", c.UUID, "segments", len(due))
 	}
 	return errors.Join(perr, k.sweepPacks(ctx, c, &table), k.sweepObjects(ctx, c))
+}
+
+// movable returns those of the segments, in order, that this copy may drop as far as packs are
+// concerned: nothing of them lives, or the site's store has the pack that they moved into.
+func (k *Keeper) movable(ctx context.Context, c Copy, table *engine.Packs, seqs []uint64) (out []uint64, err error) {
+	has := map[uint64]bool{}
+	for _, seq := range seqs {
+		n, moved := table.Moved[seq]
+		if !moved {
+			out = append(out, seq)
+			continue
+		}
+		yes, known := has[n]
+		if is, lives := table.Now(n); !known && lives {
+			if yes, err = k.holds(ctx, c, is); err != nil {
+				return nil, err
+			}
+			has[n] = yes
+		}
+		if yes {
+			out = append(out, seq)
+		}
+	}
+	return out, nil
 }
 
 // sweepObjects removes objects from the site's store that are neither of the newest checkpoint,
@@ -217,6 +244,10 @@ func (k *Keeper) sweepObjects(ctx context.Context, c Copy) error {
 			return err
 		}
 	}
+	// Another gateway of this site may have made a later one: this one is behind, or was paused.
+	if later, err := k.later(ctx, c, now, old); err != nil || later {
+		return err
+	}
 	// Nobody makes a checkpoint meanwhile that would count on what is removed.
 	k.making.Lock()
 	defer k.making.Unlock()
@@ -237,4 +268,52 @@ func (k *Keeper) sweepObjects(ctx context.Context, c Copy) error {
 		k.last[c.UUID] = is
 	}
 	return nil
+}
+
+// shared reports whether another gateway of this site has a copy of a volume, or had one when that
+// was told last. It has the same store, may know less, and may become home by a person's word
+// (checkpoints-9).
+func (k *Keeper) shared(id string) bool {
+	v := k.cfg.View.Volume(id)
+	if v == nil {
+		return false
+	}
+	another := func(gateway, site string) bool { return site == k.cfg.Site && gateway != k.cfg.Gateway }
+	for _, o := range v.Observed {
+		for _, r := range o.Replicas {
+			if another(r.Gateway, r.Site) {
+				return true
+			}
+		}
+	}
+	return v.Control != nil && (another(v.Control.Home.Gateway, v.Control.Home.Site) ||
+		slices.ContainsFunc(v.Control.Members, func(m federation.Member) bool { return another(m.Gateway, m.Site) }))
+}
+
+// later reports whether a manifest among objects of the site's store is of a checkpoint after the
+// newest that is known here, or can not be read. Nothing is removed then.
+func (k *Keeper) later(ctx context.Context, c Copy, now engine.Checkpoints, names []string) (bool, error) {
+	of, err := volumeID(c.UUID)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, c.UUID+"/m/") {
+			continue
+		}
+		hash, err := hashOf(name)
+		if err != nil {
+			continue
+		}
+		m, err := checkpoint.Open(ctx, of, hash, c.Keys.Get, objects{store: k.cfg.Store, volume: c.UUID})
+		if errors.Is(err, checkpoint.ErrCorrupt) {
+			continue
+		} else if err != nil {
+			return false, fmt.Errorf("is there a later checkpoint: %w", err)
+		}
+		if now.Made.At.Less(m.At) {
+			return true, nil
+		}
+	}
+	return false, nil
 }

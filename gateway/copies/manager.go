@@ -133,8 +133,8 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		aside: make(chan string, 16), wake: make(chan struct{}, 1),
 		reopen: map[string]error{}, anew: map[string]bool{}, beginnings: map[string]*beginning{},
 		between: map[string]func(){}, unnoted: map[string]error{}, unshed: make(chan struct{}, 1),
-		checkpoints: checkpoints.New(checkpoints.Config{Gateway: cfg.Self.Gateway, View: cfg.View, Client: cfg.Peers.Segments,
-			Store: cfg.Store, Timers: cfg.Timers, Logger: cfg.Logger, Due: cfg.Checkpoints}),
+		checkpoints: checkpoints.New(checkpoints.Config{Gateway: cfg.Self.Gateway, Site: cfg.Self.Site, View: cfg.View,
+			Client: cfg.Peers.Segments, Store: cfg.Store, Timers: cfg.Timers, Logger: cfg.Logger, Due: cfg.Checkpoints}),
 		reaping: reaping.New(reaping.Config{Gateway: cfg.Self.Gateway, View: cfg.View, Forward: cfg.Peers.Forward,
 			Recovering: cfg.Recovering, Timers: cfg.Timers, Logger: cfg.Logger}),
 		folders: folders.New(folders.Config{Pool: cfg.Pool, FS: cfg.FS, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger})}
@@ -279,7 +279,7 @@ func (m *Manager) reconcile(ctx context.Context) (again bool) {
 	m.mu.Unlock()
 	for _, v := range records {
 		s := m.manage(v.UUID)
-		if m.isBetween(v.UUID) || m.begins(v.UUID, !wanted(v) && !m.cfg.View.MayUse(v.UUID, m.cfg.Self.Site)) {
+		if m.isBetween(v.UUID) || m.begins(v.UUID, !wanted(v) && !m.cfg.View.MayRead(v.UUID, m.cfg.Self.Site)) {
 			continue // who moves it, or begins it, wakes Run
 		}
 		if wanted(v) {

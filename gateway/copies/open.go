@@ -242,7 +242,7 @@ func (m *Manager) May(id, gateway string) bool {
 		return false
 	}
 	e := m.cfg.View.Volume(id)
-	return m.cfg.View.MayUse(id, site.Name) || e != nil && e.IsAt(site.Name)
+	return m.cfg.View.MayRead(id, site.Name) || e != nil && e.IsAt(site.Name)
 }
 
 // Fetch reads a range of a sealed segment from this gateway's pool, or else from its site's store.

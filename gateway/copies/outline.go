@@ -87,7 +87,7 @@ const forgetAfter = 24 * time.Hour
 // follow brings a volume's outline in line with the registry, at a site that is not to have a copy
 // and has none. It reports whether something must be tried again.
 func (m *Manager) follow(ctx context.Context, s *managed, v federation.Volume) (again bool) {
-	uses := m.cfg.View.MayUse(v.UUID, m.cfg.Self.Site)
+	uses := m.cfg.View.MayRead(v.UUID, m.cfg.Self.Site)
 	if s.outline != nil && (!uses || s.outline.failed.Load()) {
 		failed := s.outline.failed.Load()
 		_ = m.unfollow(v.UUID, s) // which logs it

@@ -30,6 +30,17 @@ func Changes(m forwardpb.Method) bool {
 	return false
 }
 
+// Reads reports whether a method only reads, and takes part in no lock.
+func Reads(m forwardpb.Method) bool {
+	switch m {
+	case forwardpb.Method_METHOD_GET_ATTR, forwardpb.Method_METHOD_LOOKUP, forwardpb.Method_METHOD_READ_LINK,
+		forwardpb.Method_METHOD_READ_DIR, forwardpb.Method_METHOD_READ, forwardpb.Method_METHOD_SEEK,
+		forwardpb.Method_METHOD_GET_XATTR, forwardpb.Method_METHOD_LIST_XATTR, forwardpb.Method_METHOD_SPACE:
+		return true
+	}
+	return false
+}
+
 // RegistrationOf returns the registration that q belongs to.
 func RegistrationOf(q *forwardpb.CallRequest) Registration {
 	return Registration{Incarnation: q.GetIncarnation(), Number: q.GetRegistration()}

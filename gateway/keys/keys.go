@@ -62,6 +62,7 @@ type Keeper struct {
 	Logger *slog.Logger
 
 	scheduled atomic.Bool // a volume has a schedule for its data keys
+	keeping   sync.Mutex  // a secret is being written
 	opening   sync.Mutex
 	vault     cachepool.Dir // Vault's; nil: it was not opened yet; guarded by opening
 }

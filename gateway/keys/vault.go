@@ -50,7 +50,9 @@ func (k *Keeper) sealedSecret(volume string) ([]byte, error) {
 func (k *Keeper) keep(volume string, sealed []byte) error {
 	dir, err := k.folder()
 	if err == nil {
+		k.keeping.Lock() // all volumes share the other name
 		err = cachepool.Replace(dir, secretTemp, volume, sealed)
+		k.keeping.Unlock()
 	}
 	if err != nil {
 		return fmt.Errorf("keep the secret of volume %s on the pool: %w", volume, err)

@@ -105,6 +105,12 @@ func Uses(v *view.View, volume, gateway string) bool {
 	return ok && v.MayUse(volume, site.Name)
 }
 
+// Reads reports whether a gateway may read the volume, according to the view.
+func Reads(v *view.View, volume, gateway string) bool {
+	_, site, ok := v.Gateway(gateway)
+	return ok && v.MayRead(volume, site.Name)
+}
+
 // gone reports whether others may be granted the locks of a gateway's clients, because its
 // heartbeat has ended, or because the volume's owner took back what its site was granted: nothing
 // that it sends is executed any more.

@@ -161,6 +161,9 @@ func (s *Server) admit(ctx context.Context, from string, q *forwardpb.CallReques
 	switch {
 	case q.GetMethod() == forwardpb.Method_METHOD_UNLOCK:
 		return nil, nil
+	case !locks.Uses(s.Routers.cfg.View, q.GetVolume(), from) && locks.Reads(s.Routers.cfg.View, q.GetVolume(), from) &&
+		forward.Reads(q.GetMethod()):
+		return nil, nil // it makes another volume of this one
 	case !locks.Uses(s.Routers.cfg.View, q.GetVolume(), from):
 	case q.GetMethod() == forwardpb.Method_METHOD_FORGET:
 		return nil, nil

@@ -131,5 +131,8 @@ func (s keySource) reseal(ctx context.Context, k keyring.SiteKey) (done bool, er
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || is.KeyID == now {
 		return false, err
 	}
+	if err == nil && !bytes.Equal(is.Public, k.Public()) {
+		return false, errors.New("the file has another key than this gateway started with: start it again if that is the right one")
+	}
 	return true, s.write(ctx, k, false)
 }
