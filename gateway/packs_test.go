@@ -155,7 +155,7 @@ func TestPacks(t *testing.T) {
 	for _, s := range []string{"a", "b", "c", "d"} {
 		c.add(s)
 	}
-	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
+	id := c.createAt("v", rolling("v", 2), []string{"a", "b"})
 	c.admit("d", id)
 	o := &overwritten{c: c, id: id, rng: rand.New(rand.NewPCG(3, 4)), calls: &client{name: "x"}}
 	for range 6 {

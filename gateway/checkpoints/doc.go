@@ -29,7 +29,8 @@
 //   - checkpoints-8: Each other copy makes the same pack from what it has, by the list in its
 //     metadata, and compares the hash. If it can not, it gets the pack from another gateway. A copy
 //     drops a segment, or a pack, that moved into another pack only when its own site's store has
-//     that one, which it asks just before, and when that has each block that its own metadata name.
+//     that one, which it asks just before, and the record of it, and when that has each block that
+//     its own metadata name.
 //     A copy at a site without a store drops only what is dead.
 //   - checkpoints-9: Nothing is deleted of a volume of which another gateway of the site has a
 //     copy: it has the same store, may know less, and may become home by a person's word.

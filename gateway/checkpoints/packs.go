@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -32,8 +33,11 @@ type packing struct {
 	// name of their segments (checkpoints-8).
 	covered map[uint64]bool
 	seen    map[uint64]time.Time // since when packs are known to be condemned, by number
-	wanted  int                  // packs that the site's store does not have yet
-	told    bool                 // that the site has no store
+	// proved is by a pack's number the last segment that may have its record. When the site's store
+	// has all up to there, whoever has only that store knows of the pack.
+	proved map[uint64]uint64
+	wanted int  // packs that the site's store does not have yet
+	told   bool // that the site has no store
 }
 
 // plan is what the home has to do for packs.
@@ -49,7 +53,7 @@ func (k *Keeper) packsOf(id string) *packing {
 	defer k.mu.Unlock()
 	p := k.packed[id]
 	if p == nil {
-		p = &packing{covered: map[uint64]bool{}, seen: map[uint64]time.Time{}}
+		p = &packing{covered: map[uint64]bool{}, seen: map[uint64]time.Time{}, proved: map[uint64]uint64{}}
 		k.packed[id] = p
 	}
 	return p
@@ -295,6 +299,13 @@ func (k *Keeper) gather(ctx context.Context, c Copy, table *engine.Packs) error 
 		if is.Condemned != 0 {
 			continue
 		}
+		if _, ok := p.proved[is.Number]; !ok {
+			end := c.Log.End()
+			if end.Off <= segment.HeaderSize { // nothing is in it yet
+				end.Seq--
+			}
+			p.proved[is.Number] = end.Seq
+		}
 		if p.stored[is.Hash] != is.Len {
 			if err := k.get(ctx, c, is, table); err != nil {
 				p.wanted++
@@ -374,11 +385,13 @@ func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.
 }
 
 // holds reports whether the site's store has a pack that counts, which has all that the metadata
-// here need of it. It asks the store: what is dropped because of the pack is gone for good
-// (checkpoints-8).
+// here need of it, and whether the store has the record of it, too. It asks the store: what is
+// dropped because of the pack is gone for good (checkpoints-8).
 func (k *Keeper) holds(ctx context.Context, c Copy, is engine.Pack) (bool, error) {
 	p := k.packsOf(c.UUID)
-	if k.cfg.Store == nil || !p.covered[is.Number] {
+	record, known := p.proved[is.Number]
+	if k.cfg.Store == nil || !p.covered[is.Number] || !known || c.Log.End().Seq <= record ||
+		len(c.Log.Unstored(0, log.Position{Seq: record, Off: math.MaxUint64}, 1)) > 0 {
 		return false, nil
 	}
 	of, err := volumeID(c.UUID)
