@@ -44,11 +44,17 @@ func newTarget(cut int) *target {
 
 func (t *target) SetAttr(ctx context.Context, r volume.Request, h volume.Handle, set volume.SetAttr) (volume.Attr, error) {
 	a, err := t.Volume.SetAttr(ctx, r, h, set)
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.marked = t.marked || err == nil && r.ID == Mark
 	return a, err
 }
 
-func (t *target) Executed(id volume.OpID) (bool, error) { return t.marked && id == Mark, nil }
+func (t *target) Executed(id volume.OpID) (bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.marked && id == Mark, nil
+}
 
 func must[T any](t *testing.T) func(v T, err error) T {
 	return func(v T, err error) T {
