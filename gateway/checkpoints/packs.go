@@ -34,7 +34,7 @@ type packing struct {
 	covered map[uint64]bool
 	seen    map[uint64]time.Time // since when packs are known to be condemned, by number
 	// proved is by a pack's number the last segment that may have its record. When the site's store
-	// has all up to there, whoever has only that store knows of the pack.
+	// has all up to there, whoever has only that store knows of the pack. 0: it has.
 	proved map[uint64]uint64
 	wanted int  // packs that the site's store does not have yet
 	told   bool // that the site has no store
@@ -390,8 +390,8 @@ func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.
 func (k *Keeper) holds(ctx context.Context, c Copy, is engine.Pack) (bool, error) {
 	p := k.packsOf(c.UUID)
 	record, known := p.proved[is.Number]
-	if k.cfg.Store == nil || !p.covered[is.Number] || !known || c.Log.End().Seq <= record ||
-		len(c.Log.Unstored(0, log.Position{Seq: record, Off: math.MaxUint64}, 1)) > 0 {
+	if k.cfg.Store == nil || !p.covered[is.Number] || !known || record > 0 && (c.Log.End().Seq <= record ||
+		len(c.Log.Unstored(0, log.Position{Seq: record, Off: math.MaxUint64}, 1)) > 0) {
 		return false, nil
 	}
 	of, err := volumeID(c.UUID)

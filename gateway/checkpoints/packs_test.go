@@ -36,6 +36,7 @@ func TestMovable(t *testing.T) {
 		{"the store has a part of it", []byte("half"), true, false, []uint64{1, 2}},
 		{"a block is missing", []byte("whole"), false, false, []uint64{1, 2}},
 		{"there is no store", nil, true, true, []uint64{1, 2}},
+		{"its record is not known to be there", []byte("whole"), true, false, []uint64{1, 2}},
 		{"all is well", []byte("whole"), true, false, []uint64{1, 2, 3, 4}},
 	} {
 		var s store.Store
@@ -49,6 +50,9 @@ func TestMovable(t *testing.T) {
 			}
 		}
 		k.packsOf(c.UUID).covered[2] = x.covered
+		if x.what != "its record is not known to be there" {
+			k.packsOf(c.UUID).proved[2] = 0
+		}
 		got, err := k.movable(t.Context(), c, table, []uint64{1, 2, 3, 4})
 		if err != nil || !slices.Equal(got, x.want) {
 			t.Errorf("%s: segments %d may go, want %d, %v", x.what, got, x.want, err)
