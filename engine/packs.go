@@ -305,12 +305,9 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 func (e *Engine) Pack(ctx context.Context, number uint64, plan PackPlan, built pack.Built) error {
 	p := place{op: "commit a pack", ino: volume.Root.Ino}
 	_, err := change(ctx, e, volume.Request{}, p, countResult, false, func(t *tx) (int, error) {
-		c, err := t.checkpoints()
+		last, err := t.made(number)
 		if err != nil {
 			return 0, err
-		}
-		if number == 0 || number > c.Made.Number {
-			return 0, fmt.Errorf("checkpoint %d is not made, that is %d: %w", number, c.Made.Number, volume.ErrInvalid)
 		}
 		v, err := t.versionsOf()
 		if err != nil {
@@ -321,7 +318,7 @@ func (e *Engine) Pack(ctx context.Context, number uint64, plan PackPlan, built p
 			return 0, fmt.Errorf("%w: packs need format level %d, which not all copies know: upgrade their gateways",
 				volume.ErrDelay, meta.PackLevel)
 		}
-		return 0, t.pack(c.Made.At.Seq, number, plan, built)
+		return 0, t.pack(last.At.Seq, number, plan, built)
 	})
 	return err
 }
@@ -410,6 +407,15 @@ func (t *tx) pack(last, number uint64, plan PackPlan, built pack.Built) error {
 	return nil
 }
 
+// made returns the newest checkpoint, if it is that of a number, or a later one.
+func (t *tx) made(number uint64) (meta.Made, error) {
+	c, err := t.checkpoints()
+	if err == nil && (number == 0 || number > c.Made.Number) {
+		err = fmt.Errorf("checkpoint %d is not made, that is %d: %w", number, c.Made.Number, volume.ErrInvalid)
+	}
+	return c.Made, err
+}
+
 // emptied says that nothing lives any more of a segment that had moved into a pack. So it was
 // condemned anew at that checkpoint: only who made that alike may drop it without the pack.
 func (t *tx) emptied(seq, number uint64) {
@@ -425,12 +431,8 @@ func (e *Engine) Settle(ctx context.Context, number uint64, u Uses) error {
 	for len(u.Emptied)+len(u.Empty) > 0 {
 		some, packs := u.Emptied[:min(len(u.Emptied), condemnBatch)], u.Empty[:min(len(u.Empty), condemnBatch)]
 		_, err := change(ctx, e, volume.Request{}, p, countResult, false, func(t *tx) (int, error) {
-			c, err := t.checkpoints()
-			if err != nil {
+			if _, err := t.made(number); err != nil {
 				return 0, err
-			}
-			if number == 0 || number > c.Made.Number {
-				return 0, fmt.Errorf("checkpoint %d is not made, that is %d: %w", number, c.Made.Number, volume.ErrInvalid)
 			}
 			table, err := t.packs()
 			if err != nil {

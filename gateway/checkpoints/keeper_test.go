@@ -3,12 +3,16 @@
 package checkpoints
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/checkpoint"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
 )
 
 // TestAlike: a copy drops what was condemned at a checkpoint only once it found that checkpoint, or
@@ -41,6 +45,59 @@ func TestAlike(t *testing.T) {
 			if k.mayGo("v", number, time.Minute-1) {
 				t.Error("it may go before the grace is over")
 			}
+		}
+	}
+}
+
+// told is a registry that tells of some events, and ends.
+type told []federation.Event
+
+var errEnds = errors.New("that is all")
+
+func (w told) Watch(_ context.Context, fn func(federation.Event) error) error {
+	for _, e := range w {
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+	return errEnds
+}
+
+func (told) Head(context.Context) (federation.Head, error) { return federation.Head{}, nil }
+
+// TestShared: nothing is deleted of a volume of which another gateway of the site has a copy, as
+// its home told or as a member (checkpoints-9).
+func TestShared(t *testing.T) {
+	member := func(gateway, site string) federation.Member { return federation.Member{Gateway: gateway, Site: site} }
+	control := func(home federation.Member, members ...federation.Member) federation.Event {
+		return federation.Event{Kind: federation.KindControl, Name: "v", Revision: 1,
+			Control: &federation.Control{Volume: "v", Home: home, Members: members}}
+	}
+	observed := func(gateway, site string) federation.Event {
+		return federation.Event{Kind: federation.KindObserved, Name: "v/gb", Revision: 2, Observed: &federation.Observed{Volume: "v",
+			Gateway: "gb", Replicas: []federation.ObservedReplica{{Gateway: gateway, Site: site}}}}
+	}
+	me, elsewhere, beside := member("ga", "a"), member("gb", "b"), member("ga2", "a")
+	for what, x := range map[string]struct {
+		events []federation.Event
+		want   bool
+	}{
+		"nobody else":             {[]federation.Event{control(me, me)}, false},
+		"only at other sites":     {[]federation.Event{control(elsewhere, elsewhere, me), observed("gb", "b")}, false},
+		"this one is told of":     {[]federation.Event{control(elsewhere, elsewhere, me), observed("ga", "a")}, false},
+		"the home is beside":      {[]federation.Event{control(beside, elsewhere)}, true},
+		"a member is beside":      {[]federation.Event{control(elsewhere, elsewhere, beside)}, true},
+		"a follower is beside":    {[]federation.Event{control(elsewhere, elsewhere), observed("ga2", "a")}, true},
+		"the volume is not known": {nil, false},
+	} {
+		v := view.New("a", federation.KindControl, federation.KindObserved)
+		all := append(x.events, federation.Event{Kind: federation.KindSynced, Revision: 3})
+		if err := v.Watch(t.Context(), told(all)); !errors.Is(err, errEnds) {
+			t.Fatal(err)
+		}
+		k := New(Config{Gateway: "ga", Site: "a", View: v, Logger: slog.New(slog.DiscardHandler)})
+		if got := k.shared("v"); got != x.want {
+			t.Errorf("%s: %t", what, got)
 		}
 	}
 }

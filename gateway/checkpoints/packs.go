@@ -104,8 +104,10 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 		} else if err != nil && !errors.Is(err, volume.ErrInvalid) {
 			return fmt.Errorf("make a pack: %w", err)
 		}
-		k.cfg.Logger.Info("live blocks moved into a pack", "volume", c.UUID, "checkpoint", left.number, "segments", len(next.Kept),
-			"packs", len(next.From), "bytes", built.Len, "refused", err)
+		if err == nil {
+			k.cfg.Logger.Info("live blocks moved into a pack", "volume", c.UUID, "checkpoint", left.number,
+				"segments", len(next.Kept), "packs", len(next.From), "bytes", built.Len)
+		}
 		left.packs = left.packs[1:]
 		after := left
 		if !k.planned(c.UUID, plan, &after) {
