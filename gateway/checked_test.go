@@ -422,6 +422,15 @@ func TestDamagedMetadataAreMadeAnew(t *testing.T) {
 					t.Errorf("checkpoint %d at %s is not the home's", n, at)
 				}
 			}
+			// Metadata that are lost as a whole come again too, although nothing is written meanwhile.
+			c.stop("b")
+			if err := os.RemoveAll(filepath.Join(c.dir, "b", "volumes", id, "meta")); err != nil {
+				t.Fatal(err)
+			}
+			c.start("b")
+			c.whole("a", id, "b")
+			c.damages(c.checked("b", id, true, false))
+			filled(t, c.router("b", id), 20, 34)
 		})
 	}
 }
