@@ -150,6 +150,15 @@
 {{- if and $v.metrics.enabled $v.metrics.serviceMonitors.create $v.networkPolicies.enabled (not $v.networkPolicies.metricsFrom) }}
 {{- $p = append $p "networkPolicies.metricsFrom: missing: with metrics.serviceMonitors.create, say where Prometheus is, or its requests are blocked: write such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], or [{namespaceSelector: {}}] for any pod; or networkPolicies.enabled=false" }}
 {{- end }}
+{{- if and $v.snapshots.controller.enabled (not $v.snapshots.enabled) }}
+{{- $p = append $p "snapshots.controller.enabled: snapshots.enabled is false: nothing would make snapshots of Weir's volumes: write true for both, or false for both" }}
+{{- end }}
+{{- /* Only a cluster can tell which kinds it has: without one, lookup finds no namespace. */}}
+{{- if and $v.snapshots.enabled (lookup "v1" "Namespace" "" "kube-system") }}
+{{- if not (.Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1/VolumeSnapshotClass") }}
+{{- $p = append $p "snapshots.enabled: the cluster has no kinds of snapshot.storage.k8s.io/v1: install them first, once for all drivers, from client/config/crd of github.com/kubernetes-csi/external-snapshotter; and its snapshot controller, or write snapshots.controller.enabled=true" }}
+{{- end }}
+{{- end }}
 {{- if and $v.storageClass.create (not $v.policy.create) (not $v.storageClass.policy) }}
 {{- $p = append $p "storageClass.policy: missing: with policy.create=false, name the VolumePolicy of the StorageClass" }}
 {{- end }}
