@@ -32,6 +32,12 @@
 {{- if and $g.pool.hostPath (not $g.nodeSelector) }}
 {{- $p = append $p "gateway.nodeSelector: missing: with gateway.pool.hostPath, write which node has the folder, such as kubernetes.io/hostname: NAME; on another node the pool would be empty" }}
 {{- end }}
+{{- if and $v.siteKey.kms.hostPath (not $v.siteKey.kms.socket) }}
+{{- $p = append $p "siteKey.kms.socket: missing: with siteKey.kms.hostPath, write the path of the KMS plugin's socket; or remove hostPath" }}
+{{- end }}
+{{- if and $v.siteKey.kms.socket $v.siteKey.kms.hostPath (not $g.nodeSelector) }}
+{{- $p = append $p "gateway.nodeSelector: missing: with siteKey.kms.hostPath, write which node has the folder, such as kubernetes.io/hostname: NAME; on another node the site's key would not be there" }}
+{{- end }}
 {{- $z := $g.pool.zfs }}
 {{- if and $z.dataset (not $g.nodeSelector) }}
 {{- $p = append $p "gateway.nodeSelector: missing: with gateway.pool.zfs, write which node has the ZFS pool, such as kubernetes.io/hostname: NAME" }}
@@ -169,6 +175,7 @@
 {{- range $i, $one := $g.pools }}
 {{- if dig "claim" "size" "" $one }}{{ $claims = append $claims (list (printf "gateway.pools[%d].claim.storageClassName" $i) (dig "claim" "storageClassName" "" $one)) }}{{ end }}
 {{- end }}
+{{- if and $v.siteKey.kms.socket (not $v.siteKey.kms.hostPath) }}{{ $claims = append $claims (list "siteKey.kms.claim.storageClassName" $v.siteKey.kms.claim.storageClassName) }}{{ end }}
 {{- if $v.bundled.registry.enabled }}{{ $claims = append $claims (list "bundled.registry.storageClassName" $v.bundled.registry.storageClassName) }}{{ end }}
 {{- if $v.bundled.store.enabled }}{{ $claims = append $claims (list "bundled.store.storageClassName" $v.bundled.store.storageClassName) }}{{ end }}
 {{- range $c := $claims }}
