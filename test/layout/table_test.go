@@ -365,6 +365,8 @@ var table = []row{
 		"gateway/rebuild", "store", "store/dir", "volume"},
 		outside: []string{"github.com/cockroachdb/pebble/v2", "github.com/google/uuid", "github.com/jonboulle/clockwork",
 			"github.com/spf13/cobra"}, tests: []string{"federation/keyring"}},
+	{pkg: "cmd/weir/admitcmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "federation"},
+		outside: []string{"github.com/spf13/cobra"}, tests: []string{"cmd/weir/volumecmd"}},
 	{pkg: "cmd/weir/volumecmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/machine",
 		"exchange", "federation", "federation/keyring", "federation/paper", "federation/quantity", "federation/snapshots",
 		"federation/spec", "federation/users"},
