@@ -165,6 +165,7 @@ func (c *cluster) inStore(site string, s log.SegmentInfo, whole []byte) bool {
 // TestCheckOfSegments: damage on the pool and in the store is told as bytes of files. It is
 // repaired from other copies, and only when a person says so. What no copy has stays an error.
 func TestCheckOfSegments(t *testing.T) {
+	t.Parallel()
 	c := newClusterOf(t, 5*time.Second, "a", "b")
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
 	c.fill("a", id, 0, 10)
