@@ -423,7 +423,7 @@ func TestDamagedMetadataAreMadeAnew(t *testing.T) {
 					t.Errorf("checkpoint %d at %s is not the home's", n, at)
 				}
 			}
-			// Metadata that are lost as a whole come again too, although nothing is written meanwhile.
+			// Metadata that are lost as a whole come again too, although nothing is written.
 			c.stop("b")
 			if err := os.RemoveAll(filepath.Join(c.dir, "b", "volumes", id, "meta")); err != nil {
 				t.Fatal(err)
