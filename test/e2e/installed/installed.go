@@ -300,7 +300,8 @@ csi:
 		parts["lending"] = pki.PartStore
 	}
 	if slices.Contains(f.cfg.Snapshots, name) {
-		text += fmt.Sprintf("snapshots: {enabled: true, controller: {enabled: true, replicas: 1, nodeSelector: %s}}\n", host)
+		text += fmt.Sprintf("snapshots: {enabled: true, groups: {enabled: true}, controller: {enabled: true, replicas: 1, "+
+			"nodeSelector: %s}}\n", host)
 	}
 	file := filepath.Join(f.dir, name+".yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
