@@ -36,7 +36,7 @@ var fixtures = []string{
 // kubernetes lists the folders that may import Kubernetes, and kubernetesModules what that means.
 var (
 	kubernetes = []string{"api", "charts", "controllers", "csi-driver", "console", "cmd", "test/apiserver", "test/e2e/kube",
-		"test/scale"}
+		"test/e2e/kube/kms", "test/scale"}
 	kubernetesModules = []string{"k8s.io/", "sigs.k8s.io/"}
 	notKubernetes     = []string{"sigs.k8s.io/yaml"}
 )
@@ -379,6 +379,7 @@ var table = []row{
 	{pkg: "test/e2e/kube", project: []string{"hack/image", "test/e2e/stage"},
 		outside: []string{"github.com/google/go-containerregistry", "k8s.io/api", "k8s.io/apimachinery"}},
 	{pkg: "test/e2e/kube/pause", outside: stdlib},
+	{pkg: "test/e2e/kube/kms", outside: []string{"google.golang.org/grpc", "k8s.io/kms"}},
 	{pkg: "test/format", outside: stdlib, tests: []string{"cachepool", "engine", "engine/log", "engine/pack", "engine/segment", "journal",
 		"store", "store/dir", "volume", "github.com/cockroachdb/pebble/v2", "github.com/jonboulle/clockwork"}},
 	{pkg: "test/layout", outside: stdlib},
