@@ -280,7 +280,11 @@ func (c *cluster) edit(site, id string, change func(s *meta.Store) []segment.Op)
 // TestCheckOfMetadata: a wrong count of what is used is set right by the home, and by nobody else.
 // A copy that lost an inode is told with the path.
 func TestCheckOfMetadata(t *testing.T) {
-	c := newClusterOf(t, time.Second, "a", "b")
+	c := newCluster(t)
+	c.look = time.Hour // no home counts again by itself
+	for _, s := range []string{"a", "b"} {
+		c.add(s)
+	}
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
 	c.fill("a", id, 0, 6)
 	miscount := func(s *meta.Store) []segment.Op {

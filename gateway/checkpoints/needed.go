@@ -30,15 +30,21 @@ type Condition struct {
 	// Fetched counts packs that this copy could not make, and got from another gateway.
 	Fetched int
 	Packs   uint64 // bytes of packs in the site's store, as far as was looked
+	// Planned counts packs that this home is to make yet.
+	Planned int
 }
 
 // Condition returns how a volume is; zero for one that has no copy here.
 func (k *Keeper) Condition(id string) Condition {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	planned := 0
+	if p := k.plans[id]; p != nil {
+		planned = len(p.packs)
+	}
 	last := k.last[id]
 	return Condition{Differs: last.differs, Alike: last.hashes[last.agreed], Led: last.led, Condemned: k.condemned[id],
-		Fetched: k.fetched[id], Packs: k.packBytes[id]}
+		Fetched: k.fetched[id], Packs: k.packBytes[id], Planned: planned}
 }
 
 // Needed says which objects of checkpoints the site's store has for a reason.
