@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -150,6 +151,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 			m.cfg.Keys.Want(v, held, func() (context.Context, func(), error) { return c.Use(context.Background()) })
 		},
 		MaxLag:    settings.MaxLag(v),
+		Tails:     func() time.Duration { return m.tails(v.UUID) },
 		Staleness: settings.Staleness(v),
 		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
 		Anew: func() { m.beginsAnew(v.UUID) },
