@@ -41,6 +41,9 @@
 //     dropped, and the segment's salt and length say that the piece is a part of it. That holds for
 //     checkpoints-9, too: nothing goes but what is there twice, or was condemned. Nothing
 //     goes while a copy of the volume is kept aside here.
+//   - checkpoints-12: A pack that nobody committed goes when this copy made a checkpoint, as the
+//     home did, that was asked for after the pack was seen, and a grace later, and its metadata do
+//     not name the pack. checkpoints-9 holds for it, and what is kept aside.
 //
 // # Locking and lifetime
 //

@@ -118,7 +118,7 @@ func (k *Keeper) packsLeft(id string) bool {
 	if !p.work.TryLock() {
 		return true
 	}
-	left := p.wanted+len(p.seen) > 0
+	left := p.wanted+len(p.seen) > 0 || p.waits
 	p.work.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
