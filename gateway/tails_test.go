@@ -31,6 +31,7 @@ func (c *cluster) piecesAt(site, id string) (names []string) {
 // the segment has not ended. When all gateways are gone, a copy that is rebuilt from one store has
 // it.
 func TestTheEndOfTheLogIsInStores(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.due = checkpoints.Due{Bytes: 128 << 20, Shrunk: 32 << 20, Segments: 64, Cost: 2, Grace: time.Minute, Every: 100 * time.Millisecond}
 	c.add("a")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/pack"
 )
 
@@ -59,8 +60,9 @@ func (k *Keeper) sweepPacks(ctx context.Context, c Copy, table *engine.Packs) er
 
 // loose is a pack in a site's store that the metadata do not name.
 type loose struct {
-	since  time.Time // when that was seen
-	number uint64    // of the checkpoint that was asked for last then
+	since  time.Time    // when that was seen
+	number uint64       // of the checkpoint that was asked for last then
+	end    log.Position // of the log then: it has the record of what this copy relies on
 }
 
 // sweepLoose deletes packs that were put, and never committed: a home died between the two, say. If
@@ -89,9 +91,9 @@ func (k *Keeper) sweepLoose(ctx context.Context, c Copy, p *packing, table *engi
 			delete(p.loose, hash)
 			continue
 		case !seen:
-			p.loose[hash] = loose{now, checkpoints.Asked.Number}
+			p.loose[hash] = loose{now, checkpoints.Asked.Number, c.Log.End()}
 			continue
-		case !k.mayGo(c.UUID, was.number+1, now.Sub(was.since)):
+		case !k.mayGo(c.UUID, was.number+1, now.Sub(was.since)) || c.Engine.Applied().Less(was.end):
 			p.waits = p.waits || was.number < k.of(c.UUID).alike
 			continue
 		}

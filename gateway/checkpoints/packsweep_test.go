@@ -52,6 +52,7 @@ func TestOrphanPacks(t *testing.T) {
 			last.differs = last.number
 		}
 		y.keeper.last[y.copy.UUID] = last
+		y.until("all is applied", func() bool { return y.engine.Applied() == y.log.End() })
 		y.clock.Advance(x.after)
 		if x.named {
 			table.All = []engine.Pack{{Number: 1, Hash: hash, Len: 5, Made: last.number}}
