@@ -30,7 +30,8 @@ func TestPieceName(t *testing.T) {
 			t.Errorf("%q is %+v", bad, p)
 		}
 	}
-	if p.Of(8, [32]byte{1, 2, 3, 4, 5, 6, 7, 8}) || p.Of(9, [32]byte{1, 2, 3, 4, 5, 6, 7}) || !p.Of(9, [32]byte{1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+	salt := [32]byte{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	if p.Of(8, salt) || p.Of(9, [32]byte{1, 2, 3, 4, 5, 6, 7}) || !p.Of(9, salt) {
 		t.Error("it is of another segment")
 	}
 }

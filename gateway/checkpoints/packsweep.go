@@ -66,8 +66,8 @@ type loose struct {
 }
 
 // sweepLoose deletes packs that were put, and never committed: a home died between the two, say. If
-// one was committed after all, that is in a checkpoint that was asked for later. Whoever made such a
-// one as the home did, and still does not know the pack, relied on it for nothing. Who commits it
+// one was committed after all, that is in a checkpoint that was asked for later. Whoever made such
+// a one as the home did, and still does not know the pack, relied on it for nothing. Who commits it
 // later has it, or makes it again (checkpoints-12).
 func (k *Keeper) sweepLoose(ctx context.Context, c Copy, p *packing, table *engine.Packs) error {
 	named := map[pack.Hash]bool{}

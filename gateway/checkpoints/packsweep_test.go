@@ -14,8 +14,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestOrphanPacks: a pack that nobody committed goes when a checkpoint that was asked for since does
-// not know it, and not before; and never one that is named.
+// TestOrphanPacks: a pack that nobody committed goes when a checkpoint that was asked for since
+// does not know it, and not before; and never one that is named.
 func TestOrphanPacks(t *testing.T) {
 	for what, x := range map[string]struct {
 		number uint64 // of the newest checkpoint that was made as the home did, after the one of before

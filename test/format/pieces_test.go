@@ -17,7 +17,8 @@ import (
 )
 
 // TestReaderOfPieces: the reader shows what is in no segment that ended, and in the store in
-// pieces, also when two gateways put some. It takes no piece that does not verify, and none after a gap.
+// pieces, also when two gateways put some. It takes no piece that does not verify, and none after a
+// gap.
 func TestReaderOfPieces(t *testing.T) {
 	h := newHost(t)
 	to, root := newStore(t)
