@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"time"
 
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/counted"
@@ -30,7 +29,7 @@ func (m *Manager) keyed() (out []checkpoints.Copy) {
 	for id, s := range m.volumes {
 		if c := s.copy; c != nil && !c.Blind() {
 			out = append(out, checkpoints.Copy{UUID: id, Engine: c.Engine, Log: c.Log, Replica: c.Replica, Keys: c.keys.Keys, Use: c.Use,
-				Condemns: m.condemns(id), Tails: func() time.Duration { return m.tails(id) },
+				Condemns: m.condemns(id), Tails: settings.TailsOf(id, m.cfg.View.Record, m.cfg.View.Format),
 				Aside: func() bool { return len(m.Salvaged(id)) > 0 }})
 		}
 	}
@@ -42,15 +41,6 @@ func (m *Manager) keyed() (out []checkpoints.Copy) {
 func (m *Manager) condemns(id string) bool {
 	v, ok := m.cfg.View.Record(id)
 	return ok && len(v.Blind)+len(v.Stores) == 0
-}
-
-// tails is replica.Config's Tails.
-func (m *Manager) tails(id string) time.Duration {
-	v, ok := m.cfg.View.Record(id)
-	if !ok {
-		return 0
-	}
-	return settings.Tails(v, m.cfg.View.Format(id))
 }
 
 // errBehind: the copy begins anew with a checkpoint.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -152,7 +151,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 			m.cfg.Keys.Want(v, held, func() (context.Context, func(), error) { return c.Use(context.Background()) })
 		},
 		MaxLag:    settings.MaxLag(v),
-		Tails:     func() time.Duration { return m.tails(v.UUID) },
+		Tails:     settings.TailsOf(v.UUID, m.cfg.View.Record, m.cfg.View.Format),
 		Staleness: settings.Staleness(v),
 		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
 		Anew: func() { m.BeginsAnew(v.UUID, checkpoint.Hash{}, errBehind) },

@@ -84,6 +84,14 @@ func Below(v federation.Volume) cachepool.Tuning {
 // looked for every few seconds only.
 const leastTails = 15 * time.Second
 
+// TailsOf returns what tells Tails of a volume as it is when that is asked for.
+func TailsOf(id string, record func(id string) (federation.Volume, bool), format func(id string) uint32) func() time.Duration {
+	return func() time.Duration {
+		v, _ := record(id) // of one that is gone nothing goes anywhere
+		return Tails(v, format(id))
+	}
+}
+
 // Tails returns in which time what is committed is to be in stores, if each copy puts the end of
 // its log there in pieces (ADR 60); 0: they do not. All gateways that may have a copy know the
 // format level. A blind copy puts no pieces into its store, and a store that is lent gets none.
