@@ -17,7 +17,7 @@ try:
 except ImportError as missing:
     sys.exit(f"weirread: {missing}: install python3-cryptography and python3-zstandard")
 
-MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 6
+MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 7
 PACK_HEAD = 48
 
 
@@ -415,7 +415,7 @@ class Store:
     """One volume in a store: a folder with a folder for each volume."""
 
     def __init__(self, root, uuid, keys):
-        self.root, self.uuid, self.keys = root, uuid, keys
+        self.root, self.uuid, self.keys, self.joined = root, uuid, keys, {}
         self.volume = bytes.fromhex(uuid.replace("-", ""))
         if not os.path.isdir(os.path.join(root, uuid)):
             sys.exit(f"weirread: {os.path.join(root, uuid)}: there is no such folder: give the store's folder and the volume's UUID")
@@ -425,13 +425,42 @@ class Store:
         found = os.listdir(path) if os.path.isdir(path) else []
         return [os.path.join(self.uuid, folder, n) for n in sorted(found) if re.fullmatch(pattern, n)]
 
+    def pieces(self):
+        """The names of pieces, by the sequence and the salt of their segment, in order."""
+        out = {}
+        for name in self.names("t", "[0-9a-f]{16}-[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{64}"):
+            seq, salt, _, _, _ = name.rsplit("/", 1)[1].split("-")
+            out.setdefault((int(seq, 16), salt), []).append(name)
+        return out
+
+    def join(self, seq, names):
+        """The segment that the pieces are of, as far as it was when the last one was written."""
+        b = b""
+        for name in names:
+            _, _, start, end, digest = name.rsplit("/", 1)[1].split("-")
+            start, end = int(start, 16), int(end, 16)
+            if end <= len(b):
+                continue  # another gateway's
+            if start > len(b):
+                raise Damaged(name, f"what comes before it is missing, from byte {len(b)} on")
+            b = b[:start] + self.read(name, 0, end - start)
+            if blake3(b).hex() != digest:
+                raise Damaged(name, "the hash in its name is not that of the segment up to its end")
+        name = f"{self.uuid}/{seq:016x}-{blake3(b).hex()}"
+        self.joined[name] = b
+        return Segment(self, name)
+
     def size(self, name):
+        if name in self.joined:
+            return len(self.joined[name])
         try:
             return os.path.getsize(os.path.join(self.root, name))
         except OSError as e:
             raise Damaged(name, e.strerror)
 
     def read(self, name, off, n):
+        if name in self.joined:
+            return self.joined[name][off:off + n]
         try:
             with open(os.path.join(self.root, name), "rb") as f:
                 f.seek(off)
@@ -513,6 +542,14 @@ class Log:
                 every.append(Segment(store, name))
             except Damaged as e:
                 unread[name] = e
+        for (seq, salt), names in store.pieces().items():
+            end = max(int(name.split("-")[-2], 16) for name in names)
+            if any(s.seq == seq and s.salt[:8].hex() == salt and s.size >= end for s in every):
+                continue  # it has ended, and is here
+            try:
+                every.append(store.join(seq, names))
+            except Damaged as e:
+                unread[f"{store.uuid}/{seq:016x}-{names[-1][-64:]}"] = e
         followed = {s.prev_hash for s in every}
         tips = sorted((s for s in every if s.hash not in followed), key=lambda s: (s.epoch, s.seq))
         if tip:

@@ -5,9 +5,11 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/pack"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -65,6 +67,25 @@ func (c *Cut) Uses(ctx context.Context) (u Uses, err error) {
 	}
 	return u, nil
 }
+
+// spaceTables are the tables of which Condemned, Packs and Checkpoints tell.
+const spaceTables = string(rune(meta.Condemned)) + string(rune(meta.Packs)) + string(rune(meta.Moved)) + string(rune(meta.Checkpoints))
+
+// touchesSpace reports whether records change what is condemned, packed or made.
+func touchesSpace(records [][]segment.Op) bool {
+	for _, ops := range records {
+		for _, op := range ops {
+			if len(op.Key) > 0 && strings.IndexByte(spaceTables, op.Key[0]) >= 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// SpaceChanges counts what is applied here that may change what Condemned, Packs and Checkpoints
+// tell. While it is the same, they are.
+func (e *Engine) SpaceChanges() uint64 { return e.spaced.Load() }
 
 // condemned returns the segments that are condemned, and at which checkpoint each was.
 func (t *tree) condemned() (map[uint64]uint64, error) {

@@ -90,6 +90,7 @@ type Engine struct {
 	// The snapshot that the volume is being rolled back to, as far as this engine shows it; 0:
 	// none. It is set with mu held.
 	rolling atomic.Uint32
+	spaced  atomic.Uint64 // see SpaceChanges
 	// For Show: the properties of the record that appendRecord is adding. Guarded by turn.
 	appending struct{ unstable, shown, under bool }
 	// How many numbers were used in the epoch numbered. Guarded by turn.

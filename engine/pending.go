@@ -203,6 +203,9 @@ func (e *Engine) apply() {
 			err = e.store.Apply(ops, after)
 		}
 		e.rows.applied(ops, e.cache.namespace)
+		if touchesSpace(ops) {
+			e.spaced.Add(1)
+		}
 		if err != nil {
 			e.fail(fmt.Errorf("apply records up to %s: %w", after.Position, err))
 		}

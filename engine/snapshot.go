@@ -19,6 +19,10 @@ import (
 // Format is the newest format level of a volume's metadata that this release knows.
 const Format = meta.Format
 
+// TailLevel is the format level from which a home counts on it that the end of the log goes to
+// stores in pieces.
+const TailLevel = meta.TailLevel
+
 // maxSnapshots bounds the snapshots with names of a volume.
 const maxSnapshots = 4096
 

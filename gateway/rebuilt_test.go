@@ -44,36 +44,7 @@ func TestARebuiltCopyTakesOver(t *testing.T) {
 		}
 		return nil
 	})
-	c.stop("a")
-	c.stop("b")
-	if err := errors.Join(os.RemoveAll(filepath.Join(c.dir, "a")), os.RemoveAll(filepath.Join(c.dir, "b"))); err != nil {
-		t.Fatal(err)
-	}
-	ring, _, err := c.reg.Client(nil).GetKeyring(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := c.nodes["b"].key.UnwrapAll(ring, "b")
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys := segment.NewKeys(all[0])
-	keys.Add(all)
-	pool, err := dir.Open(dir.Config{Path: filepath.Join(c.dir, "b"), Gateway: "gb", Limit: 1 << 30, Random: rand.Reader})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := pool.Volume(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var from store.Store = c.nodes["b"].store
-	r, err := rebuild.Make(t.Context(), rebuild.Config{Volume: volume.ID(uuid.MustParse(id)), Store: from, Keys: keys, Dir: d,
-		Room: pool.Room(), FS: vfs.Default, Now: time.Now, Clock: clockwork.NewRealClock(), Rand: rand.Reader,
-		Logger: slog.New(slog.DiscardHandler)})
-	if err := errors.Join(err, pool.Close()); err != nil {
-		t.Fatal(err)
-	}
+	r := c.rebuilt("b", id, "a", "b")
 	t.Logf("%d segments up to %s, of which %d were applied after the checkpoint at %s", r.Segments, r.End, r.Read, r.Checkpoint)
 	c.start("b")
 	c.until("b takes over by a person's word", func() error { return c.failover(t, "b", id, true) })
@@ -81,4 +52,35 @@ func TestARebuiltCopyTakesOver(t *testing.T) {
 	filled(t, router, 0, 20)
 	c.fill("b", id, 20, 25)
 	filled(t, router, 0, 25)
+}
+
+// rebuilt stops gateways, removes their pools, and makes a copy from what is in one site's store.
+func (c *cluster) rebuilt(site, id string, all ...string) rebuild.Report {
+	c.t.Helper()
+	ok := func(err error) {
+		c.t.Helper()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for _, s := range all {
+		c.stop(s)
+		ok(os.RemoveAll(filepath.Join(c.dir, s)))
+	}
+	ring, _, err := c.reg.Client(nil).GetKeyring(c.t.Context(), id)
+	ok(err)
+	known, err := c.nodes[site].key.UnwrapAll(ring, site)
+	ok(err)
+	keys := segment.NewKeys(known[0])
+	keys.Add(known)
+	pool, err := dir.Open(dir.Config{Path: filepath.Join(c.dir, site), Gateway: "g" + site, Limit: 1 << 30, Random: rand.Reader})
+	ok(err)
+	d, err := pool.Volume(id)
+	ok(err)
+	var from store.Store = c.nodes[site].store
+	r, err := rebuild.Make(c.t.Context(), rebuild.Config{Volume: volume.ID(uuid.MustParse(id)), Store: from, Keys: keys, Dir: d,
+		Room: pool.Room(), FS: vfs.Default, Now: time.Now, Clock: clockwork.NewRealClock(), Rand: rand.Reader,
+		Logger: slog.New(slog.DiscardHandler)})
+	ok(errors.Join(err, pool.Close()))
+	return r
 }

@@ -30,12 +30,24 @@ func (r *Replica) tend() {
 	stores := r.cfg.Store != nil || len(r.lent) > 0
 	look := r.uploader.due(r.core.Commit(), end)
 	r.mu.Unlock()
-	if leading && (stale && stores || full) {
+	if leading && (stale && stores && !r.inPieces(end, age) || full) {
 		r.Roll()
 	}
 	if look {
 		r.upload()
 	}
+}
+
+// A segment that has TailBytes ends when it is old, and any other one when it is TailTimes as old:
+// so often at most its end goes to a store (ADR 60).
+const (
+	TailBytes = 4 << 20
+	TailTimes = 64
+)
+
+// inPieces reports whether each copy puts the last segment, of that age, into its store in pieces.
+func (r *Replica) inPieces(end Position, age time.Duration) bool {
+	return r.cfg.Tails != nil && end.Off < TailBytes && age <= TailTimes*r.cfg.Tails()/2
 }
 
 // Roll makes the event loop of a home seal the last segment, so that it can be uploaded. It does

@@ -39,6 +39,10 @@ type Config struct {
 	// nobody is. It must not wait.
 	WantKey func()
 	MaxLag  MaxLag
+	// Tails returns in which time what is committed is to be in stores, if each copy puts the end
+	// of its log there in pieces, so that a home need not end small segments for that (ADR 60); 0:
+	// they do not. nil: never.
+	Tails func() time.Duration
 	// Staleness is how old what readers of this copy are shown may be; 0: they are shown all that
 	// was acknowledged. See SetStaleness.
 	Staleness time.Duration

@@ -17,7 +17,8 @@ import (
 //	4  a trash, and a count of what snapshots hold
 //	5  checkpoints that are changes of earlier ones
 //	6  packs
-const Format = 6
+//	7  the end of the log is in stores in pieces: it says nothing of metadata
+const Format = 7
 
 // The format levels from which a volume may have these.
 const (
@@ -26,6 +27,7 @@ const (
 	TrashLevel      = 4
 	LayerLevel      = 5
 	PackLevel       = 6
+	TailLevel       = 7
 )
 
 // NewerError reports a volume of a format level that this release does not know. Nothing is

@@ -34,9 +34,19 @@
 //     A copy at a site without a store drops only what is dead.
 //   - checkpoints-9: Nothing is deleted of a volume of which another gateway of the site has a
 //     copy: it has the same store, may know less, and may become home by a person's word.
+//   - checkpoints-10: What is committed of a log's last segment is in the site's store within
+//     maxLag, in pieces, if all copies of the volume do so (ADR 60). A piece is put when the store
+//     has all before it.
+//   - checkpoints-11: A piece goes when the store has the whole segment, or that was condemned and
+//     dropped, and the segment's salt and length say that the piece is a part of it. That holds for
+//     checkpoints-9, too: nothing goes but what is there twice, or was condemned. Nothing
+//     goes while a copy of the volume is kept aside here.
+//   - checkpoints-12: A pack that nobody committed goes when this copy made a checkpoint, as the
+//     home did, that was asked for after the pack was seen, and a grace later, and its metadata do
+//     not name the pack. checkpoints-9 holds for it, and what is kept aside.
 //
 // # Locking and lifetime
 //
-// One goroutine of a Keeper makes checkpoints, one after the other, and another fetches. Both work
-// on a copy only between Use and done.
+// One goroutine of a Keeper makes checkpoints, one after the other, another fetches, one drops what
+// is condemned and makes packs, and one puts pieces. All work on a copy only between Use and done.
 package checkpoints

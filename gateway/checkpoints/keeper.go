@@ -37,6 +37,9 @@ type Copy struct {
 	Condemns bool
 	// Aside reports whether a copy of the volume is kept aside here: it may need what is condemned.
 	Aside func() bool
+	// Tails returns in which time what is committed is to be in stores, if the end of the log goes
+	// there in pieces; 0: it does not. It is what the replica has.
+	Tails func() time.Duration
 }
 
 // Due says when the home of a volume asks for another checkpoint, and when what is condemned goes.
@@ -86,11 +89,13 @@ type Keeper struct {
 	packed map[string]*packing // by UUID
 	// fetched counts, by UUID, packs that could not be made here, and came from another gateway.
 	fetched map[string]int
+	tails   map[string]*tail // by UUID; only tailAll uses it
 	// packBytes are the bytes of packs in the site's store, by UUID.
 	packBytes map[string]uint64
 	// ended and done are how the copies were that tendAll and sweepAll last looked at and left with
 	// nothing to do, so that idle volumes cost nothing. Each is only that one's.
-	ended, done map[string]state
+	ended map[string]state
+	done  map[string]swept
 
 	making sync.Mutex // a checkpoint is being made, or objects removed; taken before mu
 }
@@ -128,7 +133,8 @@ func New(cfg Config) *Keeper {
 	}
 	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{},
 		plans: map[string]*plan{}, fetched: map[string]int{}, packBytes: map[string]uint64{}, packed: map[string]*packing{},
-		ended: map[string]state{}, done: map[string]state{}, held: map[string]bool{}}
+		ended: map[string]state{}, done: map[string]swept{}, tails: map[string]*tail{},
+		held: map[string]bool{}}
 }
 
 // every is how often it is looked what is to be done, usually.
@@ -152,6 +158,7 @@ func (k *Keeper) Run(ctx context.Context, all func() []Copy) {
 	work.Go(func() { keep(k.tendAll) })
 	work.Go(func() { keep(k.fillAll) })
 	work.Go(func() { keep(k.sweepAll) })
+	work.Go(func() { keep(k.tailAll) })
 	work.Wait()
 }
 

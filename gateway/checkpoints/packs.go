@@ -36,6 +36,9 @@ type packing struct {
 	// proved is by a pack's number the last segment that may have its record. When the site's store
 	// has all up to there, whoever has only that store knows of the pack. 0: it has.
 	proved map[uint64]uint64
+	// loose are packs of the store that the metadata do not name, by their hash.
+	loose  map[pack.Hash]loose
+	waits  bool // one of them has only to wait for its grace
 	wanted int  // packs that the site's store does not have yet
 	told   bool // that the site has no store
 	// next is when the home may make another pack, by the owner's rate.
@@ -55,7 +58,7 @@ func (k *Keeper) packsOf(id string) *packing {
 	defer k.mu.Unlock()
 	p := k.packed[id]
 	if p == nil {
-		p = &packing{covered: map[uint64]bool{}, seen: map[uint64]time.Time{}, proved: map[uint64]uint64{}}
+		p = &packing{covered: map[uint64]bool{}, seen: map[uint64]time.Time{}, proved: map[uint64]uint64{}, loose: map[pack.Hash]loose{}}
 		k.packed[id] = p
 	}
 	return p
@@ -405,54 +408,6 @@ func (k *Keeper) holds(ctx context.Context, c Copy, is engine.Pack) (bool, error
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// sweepPacks deletes packs from the site's store that were condemned, when it has what took their
-// place. A pack that was never committed stays: another gateway of this site may have committed the
-// same since, and this one not know of it yet.
-func (k *Keeper) sweepPacks(ctx context.Context, c Copy, table *engine.Packs) error {
-	p, now := k.packsOf(c.UUID), k.cfg.Timers.Now()
-	of, err := volumeID(c.UUID)
-	if err != nil || k.cfg.Store == nil || c.Aside() {
-		return err
-	}
-	if len(table.All) == 0 {
-		return nil
-	}
-	if err := k.list(ctx, c, p); err != nil {
-		return err
-	}
-	known := map[pack.Hash]bool{}
-	for _, is := range table.All {
-		if is.Condemned == 0 {
-			known[is.Hash] = true
-		}
-	}
-	for _, is := range table.All {
-		if _, there := p.stored[is.Hash]; !there || known[is.Hash] {
-			delete(p.seen, is.Number)
-			continue
-		}
-		since, ok := p.seen[is.Number]
-		if !ok {
-			p.seen[is.Number] = now
-			continue
-		}
-		if !k.mayGo(c.UUID, is.Condemned, now.Sub(since)) {
-			continue
-		}
-		if after, lives := table.Now(is.Number); lives {
-			if has, err := k.holds(ctx, c, after); err != nil || !has {
-				return err
-			}
-		}
-		if err := k.cfg.Store.Delete(ctx, pack.Name(of, is.Hash)); err != nil {
-			return err
-		}
-		delete(p.stored, is.Hash)
-		delete(p.seen, is.Number)
-	}
-	return nil
 }
 
 // fillMoved gets, for a copy that began with a checkpoint, the packs in which live blocks of

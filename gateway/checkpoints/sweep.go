@@ -64,6 +64,20 @@ func (k *Keeper) sweepEvery() time.Duration {
 	return k.cfg.Due.Every
 }
 
+// swept is how a copy is, as far as sweep is concerned.
+type swept struct {
+	engine        *engine.Engine
+	space         uint64
+	leads         bool
+	number, alike uint64 // of checkpoints that were made here
+}
+
+func (k *Keeper) sweptOf(c Copy) swept {
+	_, leads := c.Replica.Leading()
+	last := k.of(c.UUID)
+	return swept{c.Engine, c.Engine.SpaceChanges(), leads, last.number, last.alike}
+}
+
 // sweepAll drops what is condemned, and objects of earlier checkpoints.
 func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	now := k.cfg.Timers.Now()
@@ -74,7 +88,7 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	here := map[string]bool{}
 	for _, c := range all {
 		here[c.UUID] = true
-		is := stateOf(c)
+		is := k.sweptOf(c)
 		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 && !k.packsLeft(c.UUID) {
 			continue
 		}
@@ -112,7 +126,7 @@ func (k *Keeper) packsLeft(id string) bool {
 	if !p.work.TryLock() {
 		return true
 	}
-	left := p.wanted+len(p.seen) > 0
+	left := p.wanted+len(p.seen) > 0 || p.waits
 	p.work.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()

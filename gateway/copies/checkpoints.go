@@ -14,6 +14,7 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/checkpoints"
+	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 )
 
@@ -28,7 +29,8 @@ func (m *Manager) keyed() (out []checkpoints.Copy) {
 	for id, s := range m.volumes {
 		if c := s.copy; c != nil && !c.Blind() {
 			out = append(out, checkpoints.Copy{UUID: id, Engine: c.Engine, Log: c.Log, Replica: c.Replica, Keys: c.keys.Keys, Use: c.Use,
-				Condemns: m.condemns(id), Aside: func() bool { return len(m.Salvaged(id)) > 0 }})
+				Condemns: m.condemns(id), Tails: settings.TailsOf(id, m.cfg.View.Record, m.cfg.View.Format),
+				Aside: func() bool { return len(m.Salvaged(id)) > 0 }})
 		}
 	}
 	return out

@@ -150,6 +150,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 			m.cfg.Keys.Want(v, held, func() (context.Context, func(), error) { return c.Use(context.Background()) })
 		},
 		MaxLag:    settings.MaxLag(v),
+		Tails:     settings.TailsOf(v.UUID, m.cfg.View.Record, m.cfg.View.Format),
 		Staleness: settings.Staleness(v),
 		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
 		Anew: func() { m.BeginsAnew(v.UUID, &checkpoints.Anew{Behind: true}, errBehind) },

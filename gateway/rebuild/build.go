@@ -64,6 +64,7 @@ type Report struct {
 	Lost       []Loss            // what is lost
 	Took       time.Duration     // until all is in its place
 	Infos      []log.SegmentInfo `json:"-"` // of the log
+	open       *node             // a segment that had not ended; nil: there is none
 	log        log.Config        // to open it again
 	engine     engine.Config     // the same
 }
@@ -192,7 +193,7 @@ func (b *builder) try(ctx context.Context, c *chain) (err error) {
 	}
 	b.report.log = log.Config{Dir: b.cfg.Dir, Room: b.cfg.Room, Volume: segment.VolumeID(b.cfg.Volume), DataKey: key, Keys: b.cfg.Keys,
 		Rand: b.cfg.Rand, Now: b.cfg.Now, Logger: b.cfg.Logger}
-	if err := b.adopt(); err != nil {
+	if err := b.adopt(ctx); err != nil {
 		return err
 	}
 	if err := b.cfg.FS.Rename(dir, b.folder()); err != nil {
@@ -214,7 +215,7 @@ func (b *builder) apply(ctx context.Context, cfg engine.Config, c *chain) (err e
 	r := &records{builder: b, chain: c}
 	e.KnowSegments(func(seq uint64) (engine.Segment, bool) {
 		n := c.at(seq)
-		if n == nil {
+		if n == nil || n.open != nil {
 			return engine.Segment{}, false
 		}
 		return engine.Segment{Seq: n.Seq, Epoch: n.Epoch, Key: n.Key, Salt: n.Salt, Len: n.Len, Hash: n.Hash}, true
@@ -240,6 +241,7 @@ func (b *builder) apply(ctx context.Context, cfg engine.Config, c *chain) (err e
 	if err := b.losses(ctx, e, c); err != nil {
 		return err
 	}
+	b.ends(c)
 	b.report.End = end
 	condemned, err := e.Condemned()
 	if err != nil {
@@ -253,8 +255,11 @@ func (b *builder) apply(ctx context.Context, cfg engine.Config, c *chain) (err e
 		if _, gone := condemned[n.Seq]; gone && !n.Uploaded && (packs.Moved[n.Seq] == 0 || b.packed(&packs, n.Seq)) {
 			n.Dropped = true // nobody is to have it any more
 		}
+		if b.report.Epoch = n.Epoch; n.open != nil {
+			b.report.open = n
+			break
+		}
 		b.report.Infos = append(b.report.Infos, n.SegmentInfo)
-		b.report.Epoch = n.Epoch
 	}
 	b.report.Segments = len(b.report.Infos)
 	return e.Flush()
@@ -271,8 +276,8 @@ func (c *chain) at(seq uint64) *node {
 	return c.tail[seq-1-uint64(len(c.past))]
 }
 
-// adopt makes the log: all its segments are in the store.
-func (b *builder) adopt() (err error) {
+// adopt makes the log: all its segments that ended are in the store.
+func (b *builder) adopt(ctx context.Context) (err error) {
 	l, err := log.Open(b.report.log)
 	if err != nil {
 		return err
@@ -285,6 +290,11 @@ func (b *builder) adopt() (err error) {
 	}
 	if err := l.Adopt(b.report.Infos); err != nil {
 		return err
+	}
+	if n := b.report.open; n != nil {
+		if err := n.ingest(ctx, l); err != nil {
+			return err
+		}
 	}
 	l.NoteCommitted(l.End())
 	return l.SyncWatermark()
@@ -337,6 +347,9 @@ func (r *records) Replay(ctx context.Context, _ segment.Position, f func(journal
 
 // whole reads a segment and verifies its hash.
 func (b *builder) whole(ctx context.Context, n *node) ([]byte, error) {
+	if n.open != nil {
+		return n.open.bytes, nil
+	}
 	p := make([]byte, n.Len)
 	if err := b.cfg.Store.GetRange(ctx, n.Name, 0, p); err != nil {
 		return nil, err

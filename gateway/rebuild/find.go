@@ -31,6 +31,7 @@ type node struct {
 	log.SegmentInfo        // Uploaded: the store has it, of the right length
 	why             string // the store's object cannot be used; empty: it can
 	known           bool   // its header was read, or a checkpoint has it
+	open            *open  // the store has a part of it, in pieces; nil: it has it whole, or nothing
 	best            *node  // the end of the best chain that goes on from here
 }
 
@@ -75,6 +76,7 @@ func (b *builder) look(ctx context.Context) error {
 	b.found = f
 	prefix := b.cfg.Volume.String() + "/"
 	var manifests []checkpoint.Hash
+	var pieces []piece
 	err := b.cfg.Store.List(ctx, prefix, func(i store.Info) error {
 		f.objects++
 		if v, seq, hash, err := segment.ParseName(i.Name); err == nil && v == f.volume {
@@ -85,6 +87,8 @@ func (b *builder) look(ctx context.Context) error {
 			f.nodes[i.Name] = n
 		} else if v, hash, err := pack.ParseName(i.Name); err == nil && v == f.volume {
 			f.packs[hash] = uint64(i.Size)
+		} else if v, p, err := segment.ParsePieceName(i.Name); err == nil && v == f.volume {
+			pieces = append(pieces, piece{p, i.Name, i.Size})
 		} else if text, ok := strings.CutPrefix(i.Name, prefix+"m/"); ok {
 			if h, err := hex.DecodeString(text); err == nil && len(h) == len(checkpoint.Hash{}) {
 				manifests = append(manifests, checkpoint.Hash(h))
@@ -97,6 +101,9 @@ func (b *builder) look(ctx context.Context) error {
 	}
 	if f.objects == 0 {
 		return fmt.Errorf("the store has nothing of volume %s: give the store of a site that has a copy of it", b.cfg.Volume)
+	}
+	if err := b.assemble(ctx, pieces); err != nil {
+		return err
 	}
 	var mu sync.Mutex
 	g, inner := errgroup.WithContext(ctx)
@@ -207,13 +214,16 @@ func (b *builder) follow(after segment.Link) (out []*node) {
 	}
 	for _, n := range all {
 		n.best = n
-		if len(next[n.link()]) > 0 {
+		if n.open == nil && len(next[n.link()]) > 0 {
 			n.best = best(n.link()).best
 		}
 	}
 	for len(next[after]) > 0 {
 		n := best(after)
 		out = append(out, n)
+		if n.open != nil {
+			break
+		}
 		after = n.link()
 	}
 	return out
@@ -229,7 +239,7 @@ func (b *builder) beside(c *chain) (left, unreached []*node) {
 	last := c.last()
 	for _, n := range b.found.nodes {
 		switch {
-		case in[n] || n.why != "" && last != nil && n.Seq <= last.Seq:
+		case in[n] || c.superseded(n) || n.why != "" && last != nil && n.Seq <= last.Seq:
 		case n.why == "" && last != nil && n.Epoch < last.Epoch:
 			left = append(left, n)
 		default:

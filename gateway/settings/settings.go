@@ -80,6 +80,29 @@ func Below(v federation.Volume) cachepool.Tuning {
 	return t
 }
 
+// leastTails is the shortest maxLag with which the end of a log goes to stores in pieces: they are
+// looked for every few seconds only.
+const leastTails = 15 * time.Second
+
+// TailsOf returns what tells Tails of a volume as it is when that is asked for.
+func TailsOf(id string, record func(id string) (federation.Volume, bool), format func(id string) uint32) func() time.Duration {
+	return func() time.Duration {
+		v, _ := record(id) // of one that is gone nothing goes anywhere
+		return Tails(v, format(id))
+	}
+}
+
+// Tails returns in which time what is committed is to be in stores, if each copy puts the end of
+// its log there in pieces (ADR 60); 0: they do not. All gateways that may have a copy know the
+// format level. A blind copy puts no pieces into its store, and a store that is lent gets none.
+func Tails(v federation.Volume, level uint32) time.Duration {
+	lag := MaxLag(v).Time
+	if lag < leastTails || len(v.Blind)+len(v.Stores) > 0 || level < engine.TailLevel {
+		return 0
+	}
+	return lag
+}
+
 // MaxLag is how far a copy may trail.
 func MaxLag(v federation.Volume) replica.MaxLag {
 	return replica.MaxLag{Bytes: int64(v.Spec.Durability.MaxLag.Bytes), Time: time.Duration(v.Spec.Durability.MaxLag.Time)}

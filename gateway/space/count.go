@@ -121,7 +121,7 @@ func (c *count) object(i store.Info, needed checkpoints.Needed) {
 	switch _, _, _, err := segment.ParseName(i.Name); {
 	case err == nil:
 		c.segment(i)
-	case c.packed(i):
+	case c.packed(i), c.piece(i):
 	case needed.Names[i.Name]:
 		c.parts[Checkpoints].add(i.Size)
 	case strings.HasPrefix(i.Name, c.volume+"/c/"), strings.HasPrefix(i.Name, c.volume+"/m/"):
@@ -161,6 +161,21 @@ func (c *count) segment(i store.Info) {
 		rest = Dead
 	}
 	c.used(i, c.usage.Blocks[s.Seq], rest)
+}
+
+// piece counts an object that is a part of the last segment, or was until that ended; false: it is
+// none.
+func (c *count) piece(i store.Info) bool {
+	_, p, err := segment.ParsePieceName(i.Name)
+	if err != nil {
+		return false
+	}
+	s, closed := c.log.Segment(p.Seq)
+	if closed && !p.Of(s.Seq, s.Salt) || !closed && p.Seq != c.log.End().Seq {
+		return false
+	}
+	c.parts[Log].add(i.Size)
+	return true
 }
 
 // packed counts a pack, and reports whether it is one that the metadata know.

@@ -10,7 +10,7 @@ const (
 	Live        Kind = "live"        // blocks of the present
 	Snapshots   Kind = "snapshots"   // blocks of the history only
 	Dead        Kind = "dead"        // the rest of segments before the newest checkpoint
-	Log         Kind = "log"         // the rest of segments after it
+	Log         Kind = "log"         // the rest of segments after it, and pieces of the last one
 	Moved       Kind = "moved"       // segments whose live blocks are in packs, and that are to be dropped
 	Condemned   Kind = "condemned"   // other segments, and packs, that are to be dropped
 	Checkpoints Kind = "checkpoints" // objects of the two newest, and of one that is being made
