@@ -202,7 +202,7 @@ func (e *Engine) apply() {
 		if err == nil {
 			err = e.store.Apply(ops, after)
 		}
-		e.rows.applied(ops, e.cache.namespace)
+		e.rows.applied(ops, err == nil, e.cache.namespace)
 		if err != nil {
 			e.fail(fmt.Errorf("apply records up to %s: %w", after.Position, err))
 		}
