@@ -12,9 +12,9 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestQuickly: what is known and committed is answered at once. What is not, or is not to be, is
+// TestKnownAtOnce: what is known and committed is answered at once. What is not, or is not to be, is
 // left to a look.
-func TestQuickly(t *testing.T) {
+func TestKnownAtOnce(t *testing.T) {
 	h := newHost(t, nil)
 	ctx := t.Context()
 	settle := func() {
