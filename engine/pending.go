@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/segment"
@@ -158,6 +159,7 @@ func (e *Engine) committed(limit int) int {
 
 // apply moves committed records to the store until there are none.
 func (e *Engine) apply() {
+	runtime.Gosched() // those who wait for the commit go first: nobody waits for this
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {

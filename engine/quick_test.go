@@ -12,8 +12,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestKnownAtOnce: what is known and committed is answered at once. What is not, or is not to be, is
-// left to a look.
+// TestKnownAtOnce: what is known and committed is answered at once. What is not, or is not to be,
+// is left to a look.
 func TestKnownAtOnce(t *testing.T) {
 	h := newHost(t, nil)
 	ctx := t.Context()
@@ -87,8 +87,8 @@ func TestKnownAtOnce(t *testing.T) {
 	quick("a name that was removed before", ctx, asRoot, volume.Root, "f", false)
 }
 
-// TestQuicklyNeedsTheRole: without a promise nothing is answered, and neither if the role ends while
-// the promise is asked for.
+// TestQuicklyNeedsTheRole: without a promise nothing is answered, and neither if the role ends
+// while the promise is asked for.
 func TestQuicklyNeedsTheRole(t *testing.T) {
 	h := newHost(t, nil)
 	f := newFile(t, h, volume.Root, "f")
