@@ -17,15 +17,12 @@ import (
 // With mu held, the rows have what the newest view would find: what is applied to a key is in the
 // overlay until the key's row was replaced or removed (pending.go).
 func (e *Engine) quickly(ctx context.Context, r volume.Request, h volume.Handle, name string) (a volume.Attr, ok bool) {
-	if h.Snap != 0 || e.rolling.Load() != 0 {
-		return a, false
-	}
-	if _, earlier := journal.ToldBy(ctx); earlier {
+	if _, earlier := journal.ToldBy(ctx); earlier || h.Snap != 0 {
 		return a, false
 	}
 	e.mu.Lock()
 	epoch := e.epoch
-	ok = e.leading && e.failed == nil && !e.closed && e.known(r, h, name, &a)
+	ok = e.leading && e.failed == nil && !e.closed && e.rolling.Load() == 0 && e.known(r, h, name, &a)
 	e.mu.Unlock()
 	// As in read, the promise is asked for after the look, and then whether the role is the same.
 	if !ok || e.mayServe() != nil || !e.leads(epoch) {

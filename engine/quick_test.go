@@ -41,6 +41,9 @@ func TestKnownAtOnce(t *testing.T) {
 	quick("another generation", ctx, asRoot, volume.Handle{Ino: f.Ino, Gen: f.Gen + 1}, "", false)
 	quick("a snapshot", ctx, asRoot, volume.Handle{Ino: f.Ino, Gen: f.Gen, Snap: 1}, "", false)
 	quick("an earlier state", journal.Earlier(ctx, segment.Position{}), asRoot, f, "", false)
+	h.rolling.Store(1)
+	quick("a volume that is being rolled back", ctx, asRoot, volume.Root, "f", false)
+	h.rolling.Store(0)
 	mode := uint32(0o600)
 	if _, err := h.SetAttr(ctx, asRoot, volume.Root, volume.SetAttr{Mode: &mode}); err != nil {
 		t.Fatal(err)
