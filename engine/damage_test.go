@@ -102,7 +102,7 @@ func TestDamagedMetadata(t *testing.T) {
 		if err := h.store.Apply(ops, h.store.State()); err != nil {
 			t.Fatal(err)
 		}
-		h.rows.applied(ops, h.cache.namespace)
+		h.rows.applied(ops, true, h.cache.namespace)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if err := h.pass(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/segment"
@@ -158,6 +159,7 @@ func (e *Engine) committed(limit int) int {
 
 // apply moves committed records to the store until there are none.
 func (e *Engine) apply() {
+	runtime.Gosched() // those who wait for the commit go first: nobody waits for this
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
@@ -202,7 +204,7 @@ func (e *Engine) apply() {
 		if err == nil {
 			err = e.store.Apply(ops, after)
 		}
-		e.rows.applied(ops, e.cache.namespace)
+		e.rows.applied(ops, err == nil, e.cache.namespace)
 		if touchesSpace(ops) {
 			e.spaced.Add(1)
 		}

@@ -11,7 +11,10 @@ import (
 )
 
 // GetAttr implements volume.Reader.
-func (e *Engine) GetAttr(ctx context.Context, _ volume.Request, h volume.Handle) (volume.Attr, error) {
+func (e *Engine) GetAttr(ctx context.Context, r volume.Request, h volume.Handle) (volume.Attr, error) {
+	if a, ok := e.quickly(ctx, r, h, ""); ok {
+		return a, nil
+	}
 	return read(ctx, e, place{op: "getattr", ino: h.Ino}, func(t *tree) (volume.Attr, error) {
 		n, err := t.inode(h)
 		if err != nil {
@@ -23,6 +26,11 @@ func (e *Engine) GetAttr(ctx context.Context, _ volume.Request, h volume.Handle)
 
 // Lookup implements volume.Reader.
 func (e *Engine) Lookup(ctx context.Context, r volume.Request, dir volume.Handle, name string) (volume.Attr, error) {
+	if name != "" {
+		if a, ok := e.quickly(ctx, r, dir, name); ok {
+			return a, nil
+		}
+	}
 	return read(ctx, e, place{"lookup", dir.Ino, name}, func(t *tree) (volume.Attr, error) {
 		if err := volume.CheckName(name); err != nil {
 			return volume.Attr{}, err

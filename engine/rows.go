@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"bytes"
 	"container/list"
 	"hash/maphash"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
 )
 
 // rowCache keeps values of metadata keys that were read last, of all volumes of a process, up to a
@@ -23,7 +25,9 @@ type rowCache struct {
 const (
 	rowShards = 16
 	// rowCost is about how many bytes a row takes besides its key and value.
-	rowCost = 240
+	rowCost = 256
+	// decodedCost is about how many bytes a decoded inode takes.
+	decodedCost = 320
 )
 
 type rowShard struct {
@@ -42,10 +46,19 @@ type rowKey struct {
 type row struct {
 	key   rowKey
 	value []byte
-	since uint64 // the generation of the view that read it
+	since uint64 // the generation of the view that read it, or of the batch that has it
+	// decoded is value as inode and target have decoded it: a *meta.Inode or *volume.Handle, which
+	// nobody changes; nil: nobody has asked.
+	decoded any
 }
 
-func (r *row) size() int { return rowCost + len(r.key.key) + len(r.value) }
+func (r *row) size() int {
+	n := rowCost + len(r.key.key) + len(r.value)
+	if r.decoded != nil {
+		n += decodedCost
+	}
+	return n
+}
 
 func newRowCache(bytes int64) *rowCache {
 	c := &rowCache{seed: maphash.MakeSeed()}
@@ -66,8 +79,25 @@ func (s *rowShard) remove(el *list.Element) {
 	s.size -= r.size()
 }
 
-// rows is what a rowCache has of one volume. A row is there only as long as nothing has been
-// applied to its key since it was read. Each batch of the applier begins a generation.
+// add puts a row in, unless it is too large. The caller holds mu, and s has no row of its key.
+func (s *rowShard) add(b *row) {
+	if b.size() > s.limit {
+		return
+	}
+	s.rows[b.key] = s.recent.PushFront(b)
+	s.size += b.size()
+	s.shrink()
+}
+
+// shrink removes what was used longest ago while there is too much. The caller holds mu.
+func (s *rowShard) shrink() {
+	for s.size > s.limit {
+		s.remove(s.recent.Back())
+	}
+}
+
+// rows is what a rowCache has of one volume. A row has what was applied to its key last: it is
+// replaced or removed with each change. Each batch of the applier begins a generation.
 type rows struct {
 	cache      *rowCache
 	namespace  atomic.Uint64
@@ -80,10 +110,10 @@ func keptTable(t meta.Table) bool {
 	return t == meta.Inodes || t == meta.Names || t == meta.Accountings || t == meta.Versions
 }
 
-// applied removes what a batch has changed. The applier calls it after the batch is in the store,
-// and before it says so.
-func (r *rows) applied(records [][]segment.Op, next func() uint64) {
-	r.generation.Add(1) // what was read before is not kept any more
+// applied replaces or removes what a batch has changed, and adds what it has made. ok: the batch is
+// in the store. The applier calls it after that, and before it says so.
+func (r *rows) applied(records [][]segment.Op, ok bool, next func() uint64) {
+	since := r.generation.Add(1) // what was read before is not kept any more
 	for _, ops := range records {
 		for _, op := range ops {
 			if op.Kind == segment.DeleteRange {
@@ -100,9 +130,69 @@ func (r *rows) applied(records [][]segment.Op, next func() uint64) {
 			if el := s.rows[key]; el != nil {
 				s.remove(el)
 			}
+			if ok && op.Kind == segment.Set {
+				s.add(&row{key: key, value: bytes.Clone(op.Value), since: since})
+			}
 			s.mu.Unlock()
 		}
 	}
+}
+
+// inode returns an inode that the rows have, unless over decides what it is; nil: none. The caller
+// holds the engine's mu, and does not change the inode.
+func (r *rows) inode(over *meta.Overlay, ino uint64) *meta.Inode {
+	var buf [16]byte
+	n, _ := r.get(over, meta.AppendInodeKey(buf[:0], ino)).(*meta.Inode)
+	return n
+}
+
+// target returns what an entry names that the rows have, as inode does.
+func (r *rows) target(over *meta.Overlay, dir uint64, name string) (h volume.Handle, ok bool) {
+	var buf [288]byte
+	t, ok := r.get(over, meta.AppendNameKey(buf[:0], dir, name)).(*volume.Handle)
+	if ok {
+		h = *t
+	}
+	return h, ok
+}
+
+// get returns a row as it is decoded; nil: there is none, it does not decode, or over decides what
+// it is.
+func (r *rows) get(over *meta.Overlay, key []byte) any {
+	if over.Has(key) {
+		return nil
+	}
+	namespace, s := r.namespace.Load(), r.cache.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	el := s.rows[rowKey{namespace, string(key)}]
+	if el == nil {
+		return nil
+	}
+	s.recent.MoveToFront(el)
+	b := el.Value.(*row)
+	if b.decoded == nil {
+		if b.decoded = decoded(key, b.value); b.decoded != nil {
+			s.size += decodedCost
+			s.shrink()
+		}
+	}
+	return b.decoded
+}
+
+// decoded is what a row's value says; nil: who reads it finds out what is wrong.
+func decoded(key, value []byte) any {
+	switch meta.Table(key[0]) {
+	case meta.Inodes:
+		if n, err := meta.DecodeInode(key, value); err == nil {
+			return n
+		}
+	case meta.Names:
+		if d, err := meta.DecodeName(key, value, ""); err == nil {
+			return &d.Handle
+		}
+	}
+	return nil
 }
 
 // rangeOfKept reports whether a range may have keys of tables that are kept.
@@ -157,12 +247,8 @@ func (r *rowsOf) Put(key, value []byte) {
 	if r.generation.Load() != r.since { // who applies locks the shard after that
 		return
 	}
-	b := &row{rowKey{namespace, string(key)}, value, r.since}
-	if s.rows[b.key] != nil || b.size() > s.limit {
-		return
-	}
-	s.rows[b.key] = s.recent.PushFront(b)
-	for s.size += b.size(); s.size > s.limit; {
-		s.remove(s.recent.Back())
+	b := &row{key: rowKey{namespace, string(key)}, value: value, since: r.since}
+	if s.rows[b.key] == nil {
+		s.add(b)
 	}
 }

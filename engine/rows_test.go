@@ -75,13 +75,13 @@ func TestRowsAreTheViews(t *testing.T) {
 						kind = segment.Delete
 					}
 					if !m.ranged {
-						ops = append(ops, segment.Op{Kind: kind, Key: []byte(k)})
+						ops = append(ops, segment.Op{Kind: kind, Key: []byte(k), Value: []byte(v)})
 					}
 				}
 				if m.ranged {
 					ops = []segment.Op{{Kind: segment.DeleteRange, Key: []byte{byte(meta.Inodes)}, End: []byte{byte(meta.Inodes) + 1}}}
 				}
-				m.rows.applied([][]segment.Op{ops}, number)
+				m.rows.applied([][]segment.Op{ops}, true, number)
 				m.batch = nil
 			case r < 6:
 				if home := rng.IntN(2) == 0; home || m.batch == nil {

@@ -72,7 +72,10 @@ func AccountingKey() []byte { return finish(key(Accountings, 0)) }
 func AppliedKey() []byte { return finish(key(Applied, 0)) }
 
 // InodeKey is the key of an inode.
-func InodeKey(ino uint64) []byte { return finish(number(key(Inodes, 8), ino)) }
+func InodeKey(ino uint64) []byte { return AppendInodeKey(key(Inodes, 8)[:0], ino) }
+
+// AppendInodeKey appends an InodeKey to b.
+func AppendInodeKey(b []byte, ino uint64) []byte { return finish(number(append(b, byte(Inodes)), ino)) }
 
 // TargetKey is the key of a symbolic link's target.
 func TargetKey(ino uint64) []byte { return finish(number(key(Targets, 8), ino)) }
@@ -95,6 +98,11 @@ func WasteRange(from uint64) (lo, hi []byte) {
 
 // NameKey is the key of a directory entry by name.
 func NameKey(dir uint64, name string) []byte { return named(Names, dir, name) }
+
+// AppendNameKey appends a NameKey to b.
+func AppendNameKey(b []byte, dir uint64, name string) []byte {
+	return finish(append(append(number(append(b, byte(Names)), dir), name...), 0))
+}
 
 // XattrKey is the key of an extended attribute.
 func XattrKey(ino uint64, name string) []byte { return named(Xattrs, ino, name) }

@@ -136,6 +136,15 @@ func (o *Overlay) Drop(ops []segment.Op, applied segment.Position) {
 	}
 }
 
+// Has reports whether a pending record decides what k has.
+func (o *Overlay) Has(k []byte) bool {
+	if o.Empty() {
+		return false
+	}
+	_, _, known, _ := o.get(bytes.Clone(k)) // so k may lie on the caller's stack
+	return known
+}
+
 // get returns what o knows about k. known is false if only Pebble knows.
 func (o *Overlay) get(k []byte) (value []byte, exists, known bool, pos segment.Position) {
 	if p, ok := o.points.Get(point{key: k}); ok {
