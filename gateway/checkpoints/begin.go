@@ -39,8 +39,8 @@ type Beginning struct {
 	Retire func() error
 }
 
-// Anew is why and how a copy begins anew that has something. Its log lacks what comes next, which is
-// not there any more; or its metadata are missing, or damaged.
+// Anew is why and how a copy begins anew that has something. Its log lacks what comes next, which
+// is not there any more; or its metadata are missing, or damaged.
 type Anew struct {
 	Behind bool // what comes after its log is not there any more
 	// Alike is what to begin with; zero: the newest that others tell of, of a number after After.
