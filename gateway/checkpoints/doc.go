@@ -34,6 +34,10 @@
 //     A copy at a site without a store drops only what is dead.
 //   - checkpoints-9: Nothing is deleted of a volume of which another gateway of the site has a
 //     copy: it has the same store, may know less, and may become home by a person's word.
+//   - checkpoints-10: The home writes again what files use of blocks that are mostly dead at a
+//     checkpoint that it made, in records as any other, while it has a store and the volume's
+//     segments may be condemned. It needs no word of the others: who has the record has the bytes,
+//     and the former block goes by the rules above, once nothing names it at a later checkpoint.
 //
 // # Locking and lifetime
 //

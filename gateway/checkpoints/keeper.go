@@ -49,6 +49,8 @@ type Due struct {
 	// Grace is how long what is condemned stays: readers of an earlier state may still look for it.
 	Grace time.Duration
 	Pack  pack.Rule // when live blocks move into packs; zero: ADR 54
+	// Rewrite is when blocks that are mostly dead are written again; zero: ADR 59.
+	Rewrite engine.RewriteRule
 	// Every is how often it is looked what is to be done; zero: 3 s.
 	Every time.Duration
 }
@@ -85,6 +87,9 @@ type Keeper struct {
 	packed map[string]*packing // by UUID
 	// fetched counts, by UUID, packs that could not be made here, and came from another gateway.
 	fetched map[string]int
+	// remnants are what homes have to write again, by UUID, and rewritten how many bytes they did.
+	remnants  map[string]*remnants
+	rewritten map[string]uint64
 	// packBytes are the bytes of packs in the site's store, by UUID.
 	packBytes map[string]uint64
 	// ended and done are how the copies were that tendAll and sweepAll last looked at and left with
@@ -118,12 +123,15 @@ func New(cfg Config) *Keeper {
 	if cfg.Due.Pack == (pack.Rule{}) {
 		cfg.Due.Pack = pack.DefaultRule()
 	}
+	if cfg.Due.Rewrite == (engine.RewriteRule{}) {
+		cfg.Due.Rewrite = engine.DefaultRewriteRule()
+	}
 	if cfg.Due.Every == 0 {
 		cfg.Due.Every = every
 	}
 	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{},
 		plans: map[string]*plan{}, fetched: map[string]int{}, packBytes: map[string]uint64{}, packed: map[string]*packing{},
-		ended: map[string]state{}, done: map[string]state{}}
+		remnants: map[string]*remnants{}, rewritten: map[string]uint64{}, ended: map[string]state{}, done: map[string]state{}}
 }
 
 // every is how often it is looked what is to be done, usually.
@@ -191,6 +199,16 @@ func (k *Keeper) forget(all []Copy) {
 	for id := range k.plans {
 		if !here[id] {
 			delete(k.plans, id)
+		}
+	}
+	for id := range k.remnants {
+		if !here[id] {
+			delete(k.remnants, id)
+		}
+	}
+	for id := range k.rewritten {
+		if !here[id] {
+			delete(k.rewritten, id)
 		}
 	}
 }
@@ -273,8 +291,9 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 		return err
 	}
 	var next *plan
+	var again *remnants
 	if _, leads := c.Replica.Leading(); leads && c.Condemns {
-		if next, err = k.plan(ctx, cut, &is); err != nil { // the checkpoint is made all the same
+		if next, again, err = k.plan(ctx, cut, &is); err != nil { // the checkpoint is made all the same
 			k.cfg.Logger.Error("what the volume uses can not be counted: nothing of it is condemned", "volume", c.UUID, "error", err)
 		}
 	}
@@ -282,6 +301,9 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	defer k.mu.Unlock()
 	if k.plans[c.UUID] = next; next == nil {
 		delete(k.plans, c.UUID)
+	}
+	if k.remnants[c.UUID] = again; again == nil {
+		delete(k.remnants, c.UUID)
 	}
 	was := k.last[c.UUID]
 	is.hashes = map[uint64]checkpoint.Hash{is.number: m.Hash()}
@@ -301,21 +323,29 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 }
 
 // plan plans what is to go, and notes what nothing uses.
-func (k *Keeper) plan(ctx context.Context, cut *engine.Cut, is *made) (*plan, error) {
+func (k *Keeper) plan(ctx context.Context, cut *engine.Cut, is *made) (*plan, *remnants, error) {
 	uses, err := cut.Uses(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var packs []engine.PackPlan
+	var again *remnants
 	if k.cfg.Store != nil {
 		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack); err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		left, err := cut.Remnants(ctx, uses, k.cfg.Due.Rewrite)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(left) > 0 {
+			again = &remnants{left}
 		}
 	}
 	if is.unused = uses.Unused; len(packs)+len(uses.Empty)+len(uses.Emptied) == 0 {
-		return nil, nil
+		return nil, again, nil
 	}
-	return &plan{is.number, uses, packs}, nil
+	return &plan{is.number, uses, packs}, again, nil
 }
 
 // objects are those of a volume's checkpoints, here and elsewhere.

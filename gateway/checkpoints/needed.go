@@ -25,13 +25,17 @@ type Condition struct {
 	// Fetched counts packs that this copy could not make, and got from another gateway.
 	Fetched int
 	Packs   uint64 // bytes of packs in the site's store, as far as was looked
+	// Rewritten is how many bytes this gateway, as home, wrote again since it started, because the
+	// blocks that they were in were mostly dead.
+	Rewritten uint64
 }
 
 // Condition returns how a volume is; zero for one that has no copy here.
 func (k *Keeper) Condition(id string) Condition {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Condition{Differs: k.last[id].differs, Condemned: k.condemned[id], Fetched: k.fetched[id], Packs: k.packBytes[id]}
+	return Condition{Differs: k.last[id].differs, Condemned: k.condemned[id], Fetched: k.fetched[id], Packs: k.packBytes[id],
+		Rewritten: k.rewritten[id]}
 }
 
 // Needed says which objects of checkpoints the site's store has for a reason.
