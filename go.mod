@@ -56,6 +56,7 @@ require (
 	github.com/go-jose/go-jose/v4 v4.1.9
 	gonum.org/v1/plot v0.17.0
 	gopkg.in/ini.v1 v1.67.3
+	k8s.io/kms v0.36.6
 )
 
 require (
@@ -71,7 +72,6 @@ require (
 	github.com/gobwas/ws v1.4.0 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	golang.org/x/image v0.30.0 // indirect
-	k8s.io/kms v0.36.6 // indirect
 )
 
 require (

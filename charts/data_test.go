@@ -65,6 +65,7 @@ func TestUninstallKeepsData(t *testing.T) {
 		"join": {"Secret weir-csi-controller-tls", "Secret weir-csi-node-tls", "Secret weir-gateway-tls",
 			"Secret weir-operator-tls", "Service weir-gateway"},
 		"pools": {"PersistentVolumeClaim weir-gateway-pool", "PersistentVolumeClaim weir-gateway-pool-spare", "Service weir-gateway"},
+		"kms":   {"PersistentVolumeClaim weir-gateway-pool", "PersistentVolumeClaim weir-site-key", "Service weir-gateway"},
 		"cert-manager": {"Certificate weir-authority", "Issuer weir-authority", "Issuer weir-selfsigned",
 			"PersistentVolumeClaim weir-gateway-pool", "Service weir-gateway"},
 	} {

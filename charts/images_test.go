@@ -45,19 +45,21 @@ func images(all []runtime.Object) []string {
 
 // places are the images in values, and what each is by default.
 var places = map[string]string{
-	"image":                   "weir:0.1.0",
-	"csi.provisioner.image":   "sig-storage/csi-provisioner:v5.3.0",
-	"csi.attacher.image":      "sig-storage/csi-attacher:v4.13.0",
-	"csi.resizer.image":       "sig-storage/csi-resizer:v2.3.0",
-	"csi.healthMonitor.image": "sig-storage/csi-external-health-monitor-controller:v0.18.0",
-	"bundled.registry.image":  "etcd-development/etcd:v3.7.3",
-	"bundled.store.image":     "versity/versitygw:v1.8.0",
+	"image":                      "weir:0.1.0",
+	"csi.provisioner.image":      "sig-storage/csi-provisioner:v5.3.0",
+	"csi.attacher.image":         "sig-storage/csi-attacher:v4.13.0",
+	"csi.resizer.image":          "sig-storage/csi-resizer:v2.3.0",
+	"csi.snapshotter.image":      "sig-storage/csi-snapshotter:v8.7.0",
+	"csi.healthMonitor.image":    "sig-storage/csi-external-health-monitor-controller:v0.18.0",
+	"snapshots.controller.image": "sig-storage/snapshot-controller:v8.7.0",
+	"bundled.registry.image":     "etcd-development/etcd:v3.7.3",
+	"bundled.store.image":        "versity/versitygw:v1.8.0",
 }
 
 // Each image can be replaced by itself, in each of its parts, and all of them by one prefix.
 func TestImages(t *testing.T) {
 	const host = "images.example.org/weir"
-	all := trial("--set", "csi.healthMonitor.enabled=true")
+	all := trial("--set", "csi.healthMonitor.enabled=true,snapshots.enabled=true,snapshots.controller.enabled=true")
 	var want []string
 	for _, name := range places {
 		want = append(want, host+"/"+name)
@@ -112,11 +114,13 @@ func TestVersionsOfImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for place, module := range map[string][2]string{
-		"csi.provisioner.image":  {"provisioner", "github.com/kubernetes-csi/external-provisioner/"},
-		"csi.attacher.image":     {"csi", "github.com/kubernetes-csi/external-attacher/"},
-		"csi.resizer.image":      {"csi", "github.com/kubernetes-csi/external-resizer/"},
-		"bundled.registry.image": {"etcd", "go.etcd.io/etcd/server/"},
-		"bundled.store.image":    {"s3", "github.com/versity/versitygw"},
+		"csi.provisioner.image":      {"provisioner", "github.com/kubernetes-csi/external-provisioner/"},
+		"csi.attacher.image":         {"csi", "github.com/kubernetes-csi/external-attacher/"},
+		"csi.resizer.image":          {"csi", "github.com/kubernetes-csi/external-resizer/"},
+		"csi.snapshotter.image":      {"snapshotter", "github.com/kubernetes-csi/external-snapshotter/"},
+		"snapshots.controller.image": {"snapshotter", "github.com/kubernetes-csi/external-snapshotter/"},
+		"bundled.registry.image":     {"etcd", "go.etcd.io/etcd/server/"},
+		"bundled.store.image":        {"s3", "github.com/versity/versitygw"},
 	} {
 		v := any(values)
 		for part := range strings.SplitSeq(place+".tag", ".") {

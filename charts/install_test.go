@@ -27,6 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
 )
 
 // hangGuard ends what hangs; nothing is measured by it.
@@ -107,6 +109,7 @@ func (c cluster) has(t *testing.T, o client.Object, name string) bool {
 func TestCluster(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	c := newCluster(t)
+	t.Run("kinds of snapshots", c.snapshotKinds)
 	t.Run("dry run", c.dryRun)
 	t.Run("a forgotten file", c.forgotten)
 	t.Run("install", c.install)
@@ -220,9 +223,7 @@ func (c cluster) established(t *testing.T) {
 		}
 		n := 0
 		for _, d := range all.Items {
-			if slices.ContainsFunc(d.Status.Conditions, func(k apiextensions.CustomResourceDefinitionCondition) bool {
-				return k.Type == apiextensions.Established && k.Status == apiextensions.ConditionTrue
-			}) {
+			if d.Spec.Group == v1alpha1.Group && isEstablished(d) {
 				n++
 			}
 		}
@@ -230,6 +231,12 @@ func (c cluster) established(t *testing.T) {
 			return
 		}
 	}
+}
+
+func isEstablished(d apiextensions.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(d.Status.Conditions, func(k apiextensions.CustomResourceDefinitionCondition) bool {
+		return k.Type == apiextensions.Established && k.Status == apiextensions.ConditionTrue
+	})
 }
 
 // apply applies the objects of the ConfigMap weir-objects with the rights of `weir setup`.

@@ -95,7 +95,7 @@ func checkContainer(t *testing.T, w workload, c corev1.Container) {
 		t.Errorf("%s: resources %+v: want requests of CPU and memory, and a limit of memory", where, c.Resources)
 	}
 	// A sidecar serves nobody, so it needs no readiness probe.
-	sidecar := slices.Contains([]string{"provisioner", "attacher", "resizer", "health-monitor"}, c.Name)
+	sidecar := slices.Contains([]string{"provisioner", "attacher", "resizer", "snapshotter", "health-monitor"}, c.Name)
 	if !w.job && (c.LivenessProbe == nil || c.ReadinessProbe == nil && !sidecar) {
 		t.Errorf("%s has no probes", where)
 	}

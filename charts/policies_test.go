@@ -119,10 +119,11 @@ func flows(t *testing.T, e example, all []runtime.Object) map[string][]far {
 		store = append(store, far{what: "bundled store", pod: find("StatefulSet weir-store").pod.Labels, port: 7070})
 	}
 	return map[string][]far{
-		"StatefulSet weir-gateway":       slices.Concat(registry, dns, store, []far{apis, host, node}), // who may read metrics
-		"Deployment weir-operator":       slices.Concat(registry, dns, mine, []far{apis, host, node}),
-		"Deployment weir-csi-controller": slices.Concat(registry, dns, mine, []far{apis}),
-		"Deployment weir-console":        {apis},
+		"StatefulSet weir-gateway":            slices.Concat(registry, dns, store, []far{apis, host, node}), // who may read metrics
+		"Deployment weir-operator":            slices.Concat(registry, dns, mine, []far{apis, host, node}),
+		"Deployment weir-csi-controller":      slices.Concat(registry, dns, mine, []far{apis}),
+		"Deployment weir-console":             {apis},
+		"Deployment weir-snapshot-controller": {apis},
 	}
 }
 

@@ -22,6 +22,7 @@ func TestReferences(t *testing.T) {
 		"stranger":      {"utr-s3"},
 		"load-balancer": {"lie-0", "lie-operator", "lie-csi-controller", "lie-csi-node"},
 		"console":       {"weir-console-oidc"},
+		"kms":           {"weir-gateway-tls", "weir-operator-tls", "weir-csi-controller-tls", "weir-csi-node-tls"},
 	}
 	for _, e := range examples(t) {
 		t.Run(e.name, func(t *testing.T) {
@@ -39,6 +40,7 @@ func TestReferences(t *testing.T) {
 				wanted := []string{}
 				for _, v := range s.Volumes {
 					switch {
+					case v.Secret != nil && v.Secret.Optional != nil && *v.Secret.Optional:
 					case v.Secret != nil:
 						wanted = append(wanted, "Secret "+v.Secret.SecretName)
 					case v.ConfigMap != nil && v.ConfigMap.Name == "kube-root-ca.crt": // Kubernetes makes it in each namespace

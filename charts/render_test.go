@@ -103,6 +103,7 @@ func decode(t *testing.T, text string) []runtime.Object {
 	s := runtime.NewScheme()
 	s.AddKnownTypeWithName(certManager.WithKind("Certificate"), &certificate{})
 	s.AddKnownTypeWithName(certManager.WithKind("Issuer"), &issuer{})
+	s.AddKnownTypeWithName(snapshotting.WithKind("VolumeSnapshotClass"), &snapshotClass{})
 	s.AddKnownTypeWithName(monitoring.WithKind("ServiceMonitor"), &serviceMonitor{})
 	s.AddKnownTypeWithName(monitoring.WithKind("PrometheusRule"), &prometheusRule{})
 	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensions.AddToScheme, v1alpha1.AddToScheme} {

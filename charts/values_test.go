@@ -41,6 +41,11 @@ func TestRefusals(t *testing.T) {
 			"csi.resizer.image.registry="}, []string{"csi.sidecarRegistry: missing", "which has sig-storage/csi-resizer;"}},
 		{"health monitor", []string{"-f", "weir/ci/exposed-trial-values.yaml", "--set", "csi.healthMonitor.enabled=true"},
 			[]string{"csi.sidecarRegistry: missing", "csi.healthMonitor.image.registry"}},
+		{"snapshotter", []string{"-f", "weir/ci/exposed-trial-values.yaml", "--set", "snapshots.enabled=true"},
+			[]string{"csi.sidecarRegistry: missing", "which has sig-storage/csi-snapshotter;", "csi.snapshotter.image.registry"}},
+		{"snapshot controller", []string{"-f", "weir/ci/exposed-trial-values.yaml", "--set", "snapshots.controller.enabled=true"},
+			[]string{"snapshots.controller.image.registry", "snapshots.controller.enabled: snapshots.enabled is false"}},
+		{"policy of snapshots", append(trial, "--set", "snapshots.class.deletionPolicy=Keep"), []string{"/snapshots/class/deletionPolicy"}},
 		{"prefix with a scheme", append(trial, "--set", "imageRegistry=https://images.example.org"), []string{"/imageRegistry"}},
 		{"digest", append(trial, "--set", "image.digest=latest"), []string{"/image/digest"}},
 		{"unknown", append(trial, "--set", "gatway.address=x"), []string{"gatway"}},
@@ -98,6 +103,14 @@ func TestRefusals(t *testing.T) {
 		{"unknown certificate", []string{"-f", "weir/ci/join-values.yaml", "-f", certificates(t), "--set",
 			"certificates.provided.registry.cert="}, []string{"/certificates/provided", "registry"}},
 		{"label with a blank", append(trial, "--set", "site.labels.room=server room"), []string{"/site/labels/room"}},
+		{"a folder for a key that nobody seals", append(trial, "--set", "siteKey.kms.hostPath=/srv/key"),
+			[]string{"siteKey.kms.socket: missing"}},
+		{"a folder for a key of which node", append(trial, "--set", "siteKey.kms.socket=/run/kms/s.sock,siteKey.kms.hostPath=/srv/key"),
+			[]string{"gateway.nodeSelector: missing: with siteKey.kms.hostPath"}},
+		{"a socket by URL", append(trial, "--set", "siteKey.kms.socket=unix:///run/kms/s.sock"), []string{"/siteKey/kms/socket"}},
+		{"a socket in the root", append(trial, "--set", "siteKey.kms.socket=/s.sock"), []string{"/siteKey/kms/socket"}},
+		{"default class of its key", append(trial, "--set", "storageClass.isDefault=true,siteKey.kms.socket=/run/kms/s.sock"),
+			[]string{"siteKey.kms.claim.storageClassName"}},
 		{"default class of its own pool", append(trial, "--set", "storageClass.isDefault=true,bundled.store.storageClassName=weir"),
 			[]string{"gateway.pool.claim.storageClassName: \"\": with storageClass.isDefault", "bundled.registry.storageClassName",
 				"bundled.store.storageClassName: \"weir\""}},
@@ -221,7 +234,11 @@ func TestNotes(t *testing.T) {
 			t.Errorf("%s: helm install: %v: %s", e.name, err, stderr)
 			continue
 		}
-		for _, want := range []string{"kind: GeoVolume", "get secret weir-site-key", "kubectl get sites"} {
+		key := "get secret weir-site-key"
+		if e.name == "kms" {
+			key = "exec weir-gateway-0 -- weir gateway sealed-key > ams-site.key.sealed"
+		}
+		for _, want := range []string{"kind: GeoVolume", key, "kubectl get sites"} {
 			if !strings.Contains(notes, want) {
 				t.Errorf("%s: the notes lack %q:\n%s", e.name, want, notes)
 			}

@@ -59,9 +59,6 @@ func (r *geoVolumes) sourceOf(ctx context.Context, g *geoVolume) (*v1alpha1.Cont
 	return &v1alpha1.ContentSource{Volume: of.Status.Volume}, nil
 }
 
-// cloned is the name of the snapshot that is taken for a volume which is made of another volume.
-func cloned(uuid string) string { return "clone-" + uuid }
-
 // source returns what the volume's record is to say of its source, or what that waits for (ADR 53).
 func (r *contents) source(ctx context.Context, c *content, size federation.Bytes) (*snapshots.Source, error) {
 	s := c.Spec.Source
@@ -74,7 +71,7 @@ func (r *contents) source(ctx context.Context, c *content, size federation.Bytes
 	}
 	name := s.Snapshot
 	if name == "" {
-		name = cloned(c.Name)
+		name = snapshots.CloneName(c.Name)
 	}
 	told := reportedSnapshots(of)
 	x, there := told.Of(name)
@@ -186,7 +183,7 @@ func (r *contents) unclone(ctx context.Context, uuid, parent string) error {
 	if of == nil || of.Record == nil || of.Record.Deleted || !r.self.Owns(*of.Record) {
 		return nil
 	}
-	w, asked := snapshots.Find(of.Record.Snapshots, cloned(uuid))
+	w, asked := snapshots.Find(of.Record.Snapshots, snapshots.CloneName(uuid))
 	if !asked || w.UID != uuid || w.Drop {
 		return nil
 	}
@@ -201,7 +198,7 @@ func (r *contents) unclone(ctx context.Context, uuid, parent string) error {
 func (r *contents) uncloned(ctx context.Context, c *content) error {
 	told := reportedSnapshots(c.seen)
 	for _, w := range c.record().Snapshots {
-		if w.Name == cloned(w.UID) && told.Dropped(w) {
+		if w.Name == snapshots.CloneName(w.UID) && told.Dropped(w) {
 			next := *c.record()
 			next.Snapshots = snapshots.Without(next.Snapshots, w.Name, told)
 			err := r.setWishes(ctx, c.seen, next)

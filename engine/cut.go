@@ -177,7 +177,7 @@ func (e *Engine) TakeCut() *Cut {
 // At is the position of the checkpoint.
 func (c *Cut) At() segment.Position { return c.head.At }
 
-// ErrBase: the checkpoint that another is a change of can not be read.
+// ErrBase says that the checkpoint that another is a change of can not be read.
 var ErrBase = errors.New("the checkpoint before it can not be read")
 
 // base returns the checkpoint that this one is a change of. Without a number, it is made whole. It

@@ -65,6 +65,7 @@ func (f ailingFile) WriteAt(p []byte, off int64) (int, error) {
 // up, and says why. When there is room again it goes on by itself, in the same process, and nothing
 // that was acknowledged is lost.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	for _, sites := range [][]string{{"a"}, {"a", "b"}} {
 		t.Run(strings.Join(sites, ""), func(t *testing.T) {
 			full := new(atomic.Bool)
@@ -108,6 +109,7 @@ func TestFullDisk(t *testing.T) {
 // copy closes and says why, other volumes open meanwhile, and it goes on by itself when the disk is
 // well, in the same process, with all that was acknowledged.
 func TestFullDiskOfMetadata(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{".sst", "MANIFEST"} {
 		t.Run(kind, func(t *testing.T) {
 			var ill atomic.Pointer[string] // the volume whose metadata cannot be written
@@ -155,6 +157,7 @@ func TestFullDiskOfMetadata(t *testing.T) {
 
 // TestForgottenGatewayRegistersAnew: a gateway that a person forgot too early is there again soon.
 func TestForgottenGatewayRegistersAnew(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	person := c.reg.Client(nil)
 	there := func() error {
@@ -174,6 +177,7 @@ func TestForgottenGatewayRegistersAnew(t *testing.T) {
 // TestServerOwners: the gateways of a federation are different servers in one scope, also after
 // they start again (protocol-27). Linux would merge two with one owner.
 func TestServerOwners(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 2))
 	for _, site := range []string{"a", "b"} {
@@ -201,6 +205,7 @@ func TestServerOwners(t *testing.T) {
 // TestReadYourWrites: a change that a gateway forwards is applied to its own copy before it is
 // answered (protocol-25).
 func TestReadYourWrites(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 2))
 	cl := &client{name: "b"}
@@ -225,6 +230,7 @@ func TestReadYourWrites(t *testing.T) {
 // TestWallClockJumps: a gateway that sees the wall clock jump, as after its machine was stopped
 // from outside, ends its homes' segments, and goes on.
 func TestWallClockJumps(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	var ahead atomic.Int64
 	c.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
@@ -256,6 +262,7 @@ func TestWallClockJumps(t *testing.T) {
 
 // TestIdleVolumeMakesRoom: a volume that filled the pool, and is idle, makes room for another.
 func TestIdleVolumeMakesRoom(t *testing.T) {
+	t.Parallel()
 	_, write := smallPool(t, 100<<20)
 	write("idle", 110) // as much as there is room for, and more
 	write("new", 40)
@@ -264,6 +271,7 @@ func TestIdleVolumeMakesRoom(t *testing.T) {
 // TestDeletedVolumeMakesRoom: what the store has of a deleted volume leaves the pool at once, not
 // when the volume is purged.
 func TestDeletedVolumeMakesRoom(t *testing.T) {
+	t.Parallel()
 	c, write := smallPool(t, 220<<20)
 	id := write("gone", 130) // two segments, and the beginning of one
 	c.until("what is sealed is in the store", func() error {

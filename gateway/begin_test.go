@@ -91,6 +91,7 @@ func (c *cluster) lacking(home, id, site string) (r federation.ObservedReplica) 
 // TestANewCopyBeginsWithACheckpoint: it reads before it has what lies before the checkpoint, is no
 // member until it has, and then keeps all alone what was written.
 func TestANewCopyBeginsWithACheckpoint(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour}
 	off := new(atomic.Bool)
@@ -173,6 +174,7 @@ func TestANewCopyBeginsWithACheckpoint(t *testing.T) {
 
 // TestACheckpointThatCannotBeRead: the copy gets the whole log.
 func TestACheckpointThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour}
 	c.stop("a")
@@ -205,6 +207,7 @@ func TestACheckpointThatCannotBeRead(t *testing.T) {
 // TestCheckpointWithoutTheOneBefore: checkpoints are changes of earlier ones. When the store has
 // lost that, the home asks for a whole one by itself, and a new copy begins with it.
 func TestCheckpointWithoutTheOneBefore(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour}
 	c.add("a")

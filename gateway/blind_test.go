@@ -73,6 +73,7 @@ func newBlindCluster(t *testing.T, members int) (*cluster, string) {
 // blind member hands on to the third copy, which reads everything. The copy gets the key back, and
 // reads everything too.
 func TestBlindCopy(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	c.signed()
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
@@ -128,6 +129,7 @@ func TestBlindCopy(t *testing.T) {
 
 // TestBlindHomeHandsOver: the owner makes the home's copy blind. It hands over before.
 func TestBlindHomeHandsOver(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	c.signed()
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
@@ -164,6 +166,7 @@ func (c *cluster) asks(site, id string, m forwardpb.Method) error {
 // TestBlindGatewayGetsNothing: what a hostile gateway at a site with a blind copy asks the home for
 // is refused, and so is a move of the home there.
 func TestBlindGatewayGetsNothing(t *testing.T) {
+	t.Parallel()
 	c, id := newBlindCluster(t, 2)
 	b := c.at("b")
 	c.until("the home has heard that the copy is blind", func() error { return c.inForce(id, 2) })
@@ -189,6 +192,7 @@ func TestBlindGatewayGetsNothing(t *testing.T) {
 // always blind has a name or contents, and the key is nowhere. A copy with the key has, for whoever
 // has the key.
 func TestBlindPoolHasNoName(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	c.signed()
 	id := c.createBlind("v", manifest("v", 2), []string{"a", "b"}, "b")
@@ -231,6 +235,7 @@ func TestBlindPoolHasNoName(t *testing.T) {
 // TestBlindCopyByForce: the home, the only member, is lost. A person has the blind copy keep what
 // it has: it leads, and hands on to the first copy with the key that comes.
 func TestBlindCopyByForce(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	c.signed()
 	id := c.createBlind("v", manifest("v", 1), []string{"a", "b"}, "b")
@@ -268,6 +273,7 @@ func TestBlindCopyByForce(t *testing.T) {
 // TestKeysTurnAround: in one change the copy with the key, which is home, becomes blind, and the
 // blind one gets the key. The home wraps it, hands over, and becomes blind.
 func TestKeysTurnAround(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	c.signed()
 	id := c.createBlind("v", manifest("v", 2), []string{"a", "b"}, "b")
@@ -292,6 +298,7 @@ func TestKeysTurnAround(t *testing.T) {
 // TestStewardIsToGetTheKey: the home is lost, and the owner lets the blind copy, which leads, have
 // the key. It stays as it is until somebody is back who has the key.
 func TestStewardIsToGetTheKey(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	c.signed()
 	id := c.createBlind("v", manifest("v", 2), []string{"a", "b"}, "b")
@@ -320,6 +327,7 @@ func TestStewardIsToGetTheKey(t *testing.T) {
 // TestLeavingBlindCopyGetsNoKey: a blind copy is to go. While it is a member still, it gets no key,
 // also not after a restart; and it goes.
 func TestLeavingBlindCopyGetsNoKey(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	c.signed()
 	id := c.createBlind("v", manifest("v", 2), []string{"a", "b"}, "b")
@@ -346,6 +354,7 @@ func TestLeavingBlindCopyGetsNoKey(t *testing.T) {
 // TestHomeThatIsToBeBlindRestarts: the copy that is to be home instead is away. The home serves
 // meanwhile, also after a restart, and hands over when that is back.
 func TestHomeThatIsToBeBlindRestarts(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	c.signed()
 	id := c.createAt("v", manifest("v", 1), []string{"a", "b"})

@@ -19,6 +19,7 @@ import (
 // TestBorrowedStoreIsPurgedByOthers: what a purged volume has in a lent store is deleted by a
 // gateway that never had it, and if that one has no room there, by another.
 func TestBorrowedStoreIsPurgedByOthers(t *testing.T) {
+	t.Parallel()
 	c := borrowers(t)
 	var later atomic.Int64
 	c.now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
@@ -55,6 +56,7 @@ func TestBorrowedStoreIsPurgedByOthers(t *testing.T) {
 // TestBorrowedStoreIsLeftOnTheMove: what a volume has in a store that it left, while its home was
 // to be another gateway, that one finds and deletes, though it never had to do with it.
 func TestBorrowedStoreIsLeftOnTheMove(t *testing.T) {
+	t.Parallel()
 	c := borrowers(t, "a", "b", "c")
 	x, y := c.agree("https://store"), c.agree("https://store")
 	for _, site := range c.order {
@@ -101,6 +103,7 @@ func (c *cluster) sealed(site, id string, n int) {
 // TestBorrowedStoreTakesSeveral: several objects of a volume go at once, and another volume does
 // not wait for them. What the record names no more is put no more.
 func TestBorrowedStoreTakesSeveral(t *testing.T) {
+	t.Parallel()
 	c := borrowers(t, "a")
 	x := c.agree("https://store")
 	big, small := c.createAt("big", rolling("big", 1), []string{"a"}), c.createAt("small", rolling("small", 1), []string{"a"})
@@ -158,6 +161,7 @@ func (c *cluster) names(id string, stores ...string) error {
 // TestBorrowedStoreIsToStay: a volume that is to be in a store after all, while what it has there
 // is being deleted, keeps the rest.
 func TestBorrowedStoreIsToStay(t *testing.T) {
+	t.Parallel()
 	c := borrowers(t, "a")
 	x := c.agree("https://store")
 	id := c.createAt("v", rolling("v", 1), []string{"a"})
@@ -199,6 +203,7 @@ func (c *cluster) lentTo(site, id string) (out federation.ObservedStore) {
 // TestBorrowedStoreLosesSomething: what the host has lost is not whole from when a list tells it,
 // though what is put anew takes its time. A list that fails changes nothing.
 func TestBorrowedStoreLosesSomething(t *testing.T) {
+	t.Parallel()
 	c := borrowers(t)
 	var later atomic.Int64
 	c.now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
@@ -255,6 +260,7 @@ func TestBorrowedStoreLosesSomething(t *testing.T) {
 // TestDeletionWithoutAnAnswer: an object may be gone though its deletion failed. If the volume is
 // to be there after all, it is put again.
 func TestDeletionWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
 	c := borrowers(t, "a")
 	x := c.agree("https://store")
 	id := c.createAt("v", rolling("v", 1), []string{"a"})

@@ -188,6 +188,7 @@ func (c *cluster) stored(home, id string, agreements ...string) {
 // TestBorrowedStore: the home puts what is sealed into a lent store; another home goes on; what a
 // store is to have no more leaves it when another has it; what is nowhere else is read from there.
 func TestBorrowedStore(t *testing.T) {
+	t.Parallel()
 	c := borrowers(t, "a", "b", "c")
 	x, y := c.agree("https://store"), c.agree("https://store")
 	id := c.createAt("v", rolling("v", 2), c.order)
@@ -296,6 +297,7 @@ func contains(all, some []string) bool {
 
 // TestBorrowedStoreIsPurged: of a volume that was purged nothing stays in a lent store.
 func TestBorrowedStoreIsPurged(t *testing.T) {
+	t.Parallel()
 	c := borrowers(t, "a")
 	x, nowhere := c.agree("https://store"), c.agree("https://elsewhere")
 	id := c.createAt("v", rolling("v", 1), []string{"a"})
@@ -352,6 +354,7 @@ func (c *cluster) emptied(agreement, id string) {
 
 // TestHungStore: a lent store that takes for ever is given up soon, so that no writer waits for it.
 func TestHungStore(t *testing.T) {
+	t.Parallel()
 	c := borrowers(t, "a")
 	x := c.agree("https://store")
 	id := c.createAt("v", rolling("v", 1), []string{"a"})

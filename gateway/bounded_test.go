@@ -16,6 +16,7 @@ import (
 // Readers of a volume that is Bounded are answered by a copy that has no vote, also when all others
 // are gone, as long as its state is not too old; and they see at once what they wrote themselves.
 func TestBoundedVolume(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("slow", strings.Replace(manifest("slow", 2), "spec:\n", "spec:\n  consistency: {mode: Bounded, maxStaleness: 20s}\n", 1))
 	a := c.router("a", id)

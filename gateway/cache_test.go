@@ -106,6 +106,7 @@ func push(c *cluster, site, id string) {
 // is kept never passes the limit. What was read stays, across a restart too. So it is at a site
 // that has a copy, and at one that has none.
 func TestFileTenTimesTheCache(t *testing.T) {
+	t.Parallel()
 	const size, limit = 100, 10 << 20
 	c := smallMemory(t, "a", "b")
 	id := c.createAt("big", rolling("big", 1), []string{"a"})
@@ -186,6 +187,7 @@ func warm(t *testing.T, g *Gateway, id, path string) (*forwardpb.WarmProgress, e
 // Data is brought to a site before it is read there. The second time nothing moves. A damaged cache
 // costs a read elsewhere, and shows nothing wrong.
 func TestWarm(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a", "b")
 	id := c.create("set", rolling("set", 2))
 	r, cl := c.router("a", id), &client{name: "x"}
@@ -286,6 +288,7 @@ func TestWarm(t *testing.T) {
 
 // What has no place on the pool is told.
 func TestWarmTooMuch(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a")
 	id := c.create("set", rolling("set", 1))
 	r, cl := c.router("a", id), &client{name: "x"}
@@ -316,6 +319,7 @@ func TestWarmTooMuch(t *testing.T) {
 
 // A log that needs room takes it from what is kept to be read, of any volume, but for a reserve.
 func TestLogsComeFirst(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a")
 	c.limit = 64 << 20
 	c.stop("a")

@@ -24,6 +24,7 @@ import (
 // of TLS whose client showed one of its site, of part client; from the next operation on, and of
 // nobody else's.
 func TestCertificatesOfClients(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
 	c.router("a", id)

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/gateway/checking"
+	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/volume"
@@ -164,6 +165,7 @@ func (c *cluster) inStore(site string, s log.SegmentInfo, whole []byte) bool {
 // TestCheckOfSegments: damage on the pool and in the store is told as bytes of files. It is
 // repaired from other copies, and only when a person says so. What no copy has stays an error.
 func TestCheckOfSegments(t *testing.T) {
+	t.Parallel()
 	c := newClusterOf(t, 5*time.Second, "a", "b")
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
 	c.fill("a", id, 0, 10)
@@ -341,7 +343,95 @@ func TestCheckOfMetadata(t *testing.T) {
 			where = site
 		}
 	}
-	if r := c.checked(where, id, false, true); r.Left() == 0 {
+	if home = strings.TrimPrefix(c.homeOf("a", id), "g"); home == where { // nothing is closed under clients
+		r := c.checked(where, id, false, true)
+		if r.Left() == 0 || !strings.Contains(r.Damage[0].Advice, "weir failover") {
+			t.Errorf("%+v", r.Damage)
+		}
+		return
+	}
+	if r := c.checked(where, id, false, true); r.Left() != 0 || len(r.Damage) == 0 {
 		t.Errorf("%+v", r.Damage)
+	}
+	c.damages(c.checked(where, id, true, false))
+}
+
+// TestDamagedMetadataAreMadeAnew: those of a copy that is not the home come again from a checkpoint
+// and its log, also when that was dropped up to the checkpoint.
+func TestDamagedMetadataAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	for _, dropped := range []bool{false, true} {
+		t.Run(fmt.Sprint("dropped ", dropped), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour}
+			if dropped {
+				c.due.Shrunk, c.due.Grace = 1<<20, time.Millisecond
+			}
+			for _, s := range []string{"a", "b"} {
+				c.add(s)
+			}
+			id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
+			c.fill("a", id, 0, 30)
+			if dropped {
+				c.remove("a", id, 0, 20)
+			}
+			c.fill("a", id, 30, 34)
+			c.whole("a", id, "b")
+			c.checkpointed("b", id, 0)
+			base := func() segment.Position { return c.at("b").copies.Copy(id).Log.Base() }
+			if dropped {
+				c.until("the log is dropped at b", func() error {
+					if base() == (segment.Position{}) {
+						return errors.New("it has all")
+					}
+					return nil
+				})
+			}
+			a, err := c.router("b", id).Lookup(t.Context(), volume.Request{}, volume.Root, "file 25")
+			if err != nil {
+				t.Fatal(err)
+			}
+			identity := c.at("b").copies.Copy(id).Log.Identity()
+			c.edit("b", id, func(*meta.Store) []segment.Op {
+				return []segment.Op{{Kind: segment.Delete, Key: meta.InodeKey(a.Handle.Ino)}}
+			})
+			c.until("b has its copy open", func() error {
+				if c.at("b").copies.Copy(id) == nil {
+					return errors.New("none is open")
+				}
+				return nil
+			})
+			if r := c.checked("b", id, false, false); r.Left() == 0 {
+				t.Fatal("nothing is found")
+			}
+			if home := c.homeOf("a", id); home != "ga" {
+				t.Fatalf("the home is %s", home)
+			}
+			r := c.checked("b", id, false, true)
+			if len(r.Damage) == 0 || r.Left() != 0 {
+				t.Errorf("%+v", r.Damage)
+			}
+			c.whole("a", id, "b")
+			c.damages(c.checked("b", id, true, false))
+			filled(t, c.router("b", id), 20, 34)
+			if dropped != (base() != segment.Position{}) || c.at("b").copies.Copy(id).Log.Identity() != identity {
+				t.Errorf("the log is another one, with base %v", base())
+			}
+			for _, at := range []string{"a", "b"} {
+				if n := c.at(at).copies.Checkpoints().Condition(id).Differs; n != 0 {
+					t.Errorf("checkpoint %d at %s is not the home's", n, at)
+				}
+			}
+			// Metadata that are lost as a whole come again too, although nothing is written.
+			c.stop("b")
+			if err := os.RemoveAll(filepath.Join(c.dir, "b", "volumes", id, "meta")); err != nil {
+				t.Fatal(err)
+			}
+			c.start("b")
+			c.whole("a", id, "b")
+			c.damages(c.checked("b", id, true, false))
+			filled(t, c.router("b", id), 20, 34)
+		})
 	}
 }

@@ -36,6 +36,7 @@ func (c *cluster) delete(id string) {
 
 // TestVolumeIsDeletedUnderLoad: a copy is closed only when nothing uses it any more.
 func TestVolumeIsDeletedUnderLoad(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -76,6 +77,7 @@ func TestVolumeIsDeletedUnderLoad(t *testing.T) {
 
 // TestACopyInUseIsNotClosed: operations under way are cancelled and waited for.
 func TestACopyInUseIsNotClosed(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	id := c.create("v", manifest("v", 1))
 	r := c.router("a", id)
@@ -125,6 +127,7 @@ func (c *cluster) segments(site, id string) []string {
 
 // TestAMemberInDoubtDoesNotBeginAnew: its empty log would count as the volume's (protocol-3).
 func TestAMemberInDoubtDoesNotBeginAnew(t *testing.T) {
+	t.Parallel()
 	for _, lost := range []string{"a part", "everything"} {
 		t.Run(lost, func(t *testing.T) {
 			c := newCluster(t, "a", "b", "c")
@@ -175,6 +178,7 @@ func TestAMemberInDoubtDoesNotBeginAnew(t *testing.T) {
 
 // TestAFormerMemberInDoubtBeginsAnew: others have gone on without it.
 func TestAFormerMemberInDoubtBeginsAnew(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	cl := &client{name: "b"}
@@ -201,6 +205,7 @@ func TestAFormerMemberInDoubtBeginsAnew(t *testing.T) {
 
 // TestOnlySitesThatUseAVolume: the home executes nothing for other gateways.
 func TestOnlySitesThatUseAVolume(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c", "d")
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b", "c"})
 	h := file(t, c.router("a", id), &client{name: "a"}, "f")

@@ -78,6 +78,7 @@ func (c *cluster) spaceAt(site, id string) space.Report {
 // TestSpaceIsCounted: whatever happens to a volume, each byte in a site's store counts once, and
 // what the gateway does not know is shown.
 func TestSpaceIsCounted(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 20, Segments: 4, Grace: time.Millisecond}
 	c.add("a")

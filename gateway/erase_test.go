@@ -33,6 +33,7 @@ func (c *cluster) secretAt(site, id string) ([]byte, error) {
 // home, and has it when that has gone; a new pool of a site gets it again. The purge destroys it
 // everywhere, and what stores and a backup of the registry have opens nothing any more.
 func TestErasedVolume(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	c.signed()
 	id := c.createAt("v", eraseManifest("v", 2), []string{"a", "b"})
@@ -154,6 +155,7 @@ func (c *cluster) purgeNow(id string) {
 // TestErasableLater: a volume gets keys that can be destroyed when its owner wants them later, and
 // others when he does not want them any more.
 func TestErasableLater(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	c.signed()
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
@@ -179,6 +181,7 @@ func TestErasableLater(t *testing.T) {
 // TestLostSecret: with all pools that had the secret, the volume is lost, and says so; other
 // volumes are served.
 func TestLostSecret(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	c.signed()
 	id, other := c.createAt("v", eraseManifest("v", 1), []string{"a"}), c.createAt("w", manifest("w", 1), []string{"a"})

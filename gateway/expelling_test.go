@@ -32,6 +32,7 @@ func (c *cluster) locking(ctx context.Context, site, id string) (*nfsclient.Clie
 // TestExpelledClientGivesLocksUp: when a person expels a client, its locks end although it keeps
 // its lease, and the client is informed.
 func TestExpelledClientGivesLocksUp(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))
 	a := c.router("a", id)
@@ -54,6 +55,7 @@ func TestExpelledClientGivesLocksUp(t *testing.T) {
 // TestDeletedVolumeIsHeldByNobody: opens and locks end with the volume, although the client keeps
 // its lease. Nothing waits for a home.
 func TestDeletedVolumeIsHeldByNobody(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))
 	h := file(t, c.router("a", id), &client{name: "a"}, "f")

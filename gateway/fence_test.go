@@ -129,6 +129,7 @@ func contentOf(t *testing.T, r *routing.Router, h volume.Handle) []byte {
 // TestLateChangesOfAFormerProcess: an operation that a gateway's former process sent is not
 // executed if it arrives at the home after the present process has fenced the node.
 func TestLateChangesOfAFormerProcess(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
 	ctx := within(t, 3*hang)
@@ -189,6 +190,7 @@ func TestLateChangesOfAFormerProcess(t *testing.T) {
 // TestRevokeNeedsTheHome: while the home has not ended what the gateway's former process sent, the
 // node is not fenced.
 func TestRevokeNeedsTheHome(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
 	ctx := within(t, 3*hang)
@@ -219,6 +221,7 @@ func TestRevokeNeedsTheHome(t *testing.T) {
 // have reclaimed theirs. Revoke does not return before, because the node's locks still exclude
 // others.
 func TestRevokeAfterARestart(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
 	ctx := within(t, 3*hang)
@@ -245,6 +248,7 @@ func TestRevokeAfterARestart(t *testing.T) {
 // does nothing when it arrives. The client got the result of the second, which may be an error, and
 // no record of an error would make the first a repeat.
 func TestAnOperationIsSentAgain(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
 	ctx := within(t, 2*hang)

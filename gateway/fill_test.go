@@ -127,6 +127,7 @@ func (c *cluster) grown(name string, files int, sites ...string) (id string, src
 // TestVolumeMadeOfASnapshot: it equals the snapshot at all sites, is served when it has all, and
 // needs nothing of the other volume then.
 func TestVolumeMadeOfASnapshot(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	parent, src, want := c.grown("v", 20, "a", "b", "c")
 	id := c.makeOf(src, "w", manifest("w", 2), "a", "b", "c")
@@ -172,6 +173,7 @@ func TestVolumeMadeOfASnapshot(t *testing.T) {
 // TestUnfilledVolumeIsNotServed: nobody sees a volume that does not have all (fill-1), and the home
 // says why.
 func TestUnfilledVolumeIsNotServed(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	_, src, _ := c.grown("v", 1, "a")
 	src.Snap += 7
@@ -198,6 +200,7 @@ func TestUnfilledVolumeIsNotServed(t *testing.T) {
 // TestFillingGoesOnElsewhere: another home goes on with a copy that the first has begun, at a site
 // that has no copy of the other volume too. Its snapshot is not dropped before (fill-3).
 func TestFillingGoesOnElsewhere(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	parent, src, want := c.grown("v", 300, "a")
 	c.stop("b")

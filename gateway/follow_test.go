@@ -39,6 +39,7 @@ func (c *cluster) follows(id string, n int, sites ...string) (r federation.Keyri
 // meanwhile, and no second one for the same word; and by schedule. Nobody notices, everything stays
 // readable, and what is written later is sealed with it.
 func TestKeysFollow(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "c")
 	c.signed()
 	id := c.createAt("v", manifest("v", 2), []string{"a", "c"})
@@ -108,6 +109,7 @@ func TestKeysFollow(t *testing.T) {
 // TestACheckpointHasTheKeyOfItsRecord: whoever makes a checkpoint seals it with the data key that
 // the committed record names, whatever it uses itself by then.
 func TestACheckpointHasTheKeyOfItsRecord(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.due = checkpoints.Due{Bytes: 1 << 40, Shrunk: 1 << 40, Segments: 1 << 40, Grace: time.Hour}
 	c.add("a")

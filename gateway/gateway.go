@@ -213,8 +213,8 @@ func (g *Gateway) run(ctx context.Context) error {
 		Server: routing.Server{Routers: g.routers, Copies: g.copies},
 		Counter: space.New(space.Config{Gateway: cfg.Name, Site: cfg.Site, Organization: cfg.Organization, View: g.view, Copies: g.copies,
 			Store: cfg.Store, Caller: g.peers.Identity}), Checks: checking.New(checking.ChecksConfig{Gateway: cfg.Name, Site: cfg.Site,
-			Organization: cfg.Organization, View: g.view, Copies: g.copies, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger,
-			Caller: g.peers.Identity})})
+			Organization: cfg.Organization, View: g.view, Copies: g.copies, Store: cfg.Store, Now: cfg.Now, Timers: cfg.Timers,
+			Logger: cfg.Logger, Caller: g.peers.Identity})})
 	nodepb.RegisterNodeServer(server, admission.NewNodes(admission.Config{
 		Organization: cfg.Organization, Site: cfg.Site, Gateway: cfg.Name, NFSAddr: cfg.NFSAddr, View: g.view, Registry: cfg.Registry,
 		Peers: g.peers, Routers: g.routers, Reporter: g.reporter, Server: g.nfs, Timers: cfg.Timers, Now: cfg.Now, Logger: cfg.Logger,

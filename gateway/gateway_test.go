@@ -33,6 +33,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 }
 
 func TestWritesAtOneSiteAreReadAtTheOthers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("shared", manifest("shared", 2))
 	ctx := within(t, time.Minute)
@@ -68,6 +69,7 @@ func TestWritesAtOneSiteAreReadAtTheOthers(t *testing.T) {
 }
 
 func TestTheVolumeGoesOnWithoutItsHome(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	ctx := within(t, 2*time.Minute)
@@ -116,6 +118,7 @@ func TestTheVolumeGoesOnWithoutItsHome(t *testing.T) {
 // TestConformance runs the contract's suite on volumes as clients of the home's gateway and of
 // another site's see them.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ at, site string }{{"home", "a"}, {"elsewhere", "b"}} {
 		t.Run(c.at, func(t *testing.T) {
 			w := newClusterOf(t, time.Minute, "a", "b", "c")

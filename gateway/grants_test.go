@@ -39,6 +39,7 @@ func (c *cluster) grant(id, site string, access federation.Access) {
 // that its clients have open, also when the site's own gateway does not keep to it. The owner's
 // writers notice nothing.
 func TestGrants(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
 	c.router("a", id)

@@ -13,6 +13,7 @@ import (
 // TestHealth: a gateway is ready once it has the registry's whole state, and stays ready without
 // the registry.
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	var none Health
 	err := none.Ready()
 	for _, want := range []string{"registry", "pool", "NFS"} {

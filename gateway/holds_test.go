@@ -54,6 +54,7 @@ func readable(t *testing.T, r *routing.Router, h volume.Handle) {
 // TestHoldAtACopyThatTrails: after a restart a client reopens a file that the copy here does not
 // have yet. The file stays when its name is removed.
 func TestHoldAtACopyThatTrails(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	cl := &client{name: "a"}
@@ -100,6 +101,7 @@ func TestHoldAtACopyThatTrails(t *testing.T) {
 // TestHoldWhileTheCopyIsClosed: a file that is held while there is no copy, or while another
 // gateway is home, is held at each later copy and home.
 func TestHoldWhileTheCopyIsClosed(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	a, b := c.router("a", id), c.router("b", id)
@@ -137,6 +139,7 @@ func TestHoldWhileTheCopyIsClosed(t *testing.T) {
 // open is removed. The file is not deleted before the client could reclaim it, whether the gateway
 // is home or not.
 func TestReclaimOfAFileWithoutAName(t *testing.T) {
+	t.Parallel()
 	for _, home := range []string{"ga", "gb"} {
 		t.Run("home "+home, func(t *testing.T) {
 			c := newCluster(t, "a", "b", "c")
@@ -224,6 +227,7 @@ func TestReclaimOfAFileWithoutAName(t *testing.T) {
 // TestHoldOfWhatIsBeingRemoved: a file is reported as gone when its removal is committed, and not
 // before, because an uncommitted removal may be undone.
 func TestHoldOfWhatIsBeingRemoved(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 2))
 	cl := &client{name: "a"}

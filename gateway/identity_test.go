@@ -23,6 +23,7 @@ import (
 // them, in both directions, as soon as he says so; and a gateway there that does not keep to it
 // asks on behalf of nobody.
 func TestForeignUsers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
 	c.router("a", id)

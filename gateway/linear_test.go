@@ -92,6 +92,7 @@ func (s *strong) lent(site string) int {
 // TestLeasesAtSitesWithoutAVote: under Strong, a site that reads much asks nobody, with a copy that
 // has no vote and without a copy. What is acknowledged anywhere is there at once.
 func TestLeasesAtSitesWithoutAVote(t *testing.T) {
+	t.Parallel()
 	s := newStrong(t, 5*time.Second) // a lease outlasts what this machine may stall
 	a, cl := s.router("a", s.id), &client{name: "w"}
 	f := file(t, a, cl, "f")

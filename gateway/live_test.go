@@ -157,6 +157,7 @@ func (c *cluster) copied(site, id string) {
 
 // TestACopyIsAdded: copies 2 to 3 under writes. The new site has no key at first.
 func TestACopyIsAdded(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
 	stop := c.load(c.router("a", id), "f")
@@ -268,6 +269,7 @@ func TestACopyStaysWhileItIsNeeded(t *testing.T) {
 
 // TestACopyWaitsForItsKey: a copy waits for its key, which the home wraps when it is back.
 func TestACopyWaitsForItsKey(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
 	h := file(t, c.router("a", id), &client{name: "a"}, "f")
@@ -286,6 +288,7 @@ func TestACopyWaitsForItsKey(t *testing.T) {
 
 // TestAcknowledgeAtTwoSites: from one to two, live; what is written then outlives the home.
 func TestAcknowledgeAtTwoSites(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 1))
 	b := c.router("b", id)
@@ -312,6 +315,7 @@ func TestAcknowledgeAtTwoSites(t *testing.T) {
 
 // TestObservedIsWrittenWhenSomethingChanges: it is not written otherwise, even after a long time.
 func TestObservedIsWrittenWhenSomethingChanges(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 2))
 	h := file(t, c.router("b", id), &client{name: "b"}, "f")
@@ -360,6 +364,7 @@ func TestObservedIsWrittenWhenSomethingChanges(t *testing.T) {
 
 // TestWherePoolsKeepVolumes: dropped relies on it.
 func TestWherePoolsKeepVolumes(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	id := c.create("v", manifest("v", 1))
 	c.router("a", id)

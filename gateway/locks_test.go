@@ -55,6 +55,7 @@ func locked(t *testing.T, r *routing.Router, h volume.Handle, l volume.Lock) {
 }
 
 func TestLocksOutliveTheirHome(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	a, b, cc := c.router("a", id), c.router("b", id), c.router("c", id)
@@ -74,6 +75,7 @@ func TestLocksOutliveTheirHome(t *testing.T) {
 // TestReclaimBeforeRegistration: a client reclaims at once after its gateway restarted, before the
 // gateway has registered with the home, and while the home still waits for another gateway.
 func TestReclaimBeforeRegistration(t *testing.T) {
+	t.Parallel()
 	for _, own := range []string{"a", "b"} { // the home and another
 		t.Run(own, func(t *testing.T) {
 			c := newCluster(t, "a", "b", "c")
@@ -125,6 +127,7 @@ func TestReclaimBeforeRegistration(t *testing.T) {
 // TestRegistrationWaitsForLocksUnderWay: a registration has all granted locks, or the home would
 // drop a lock that is granted meanwhile.
 func TestRegistrationWaitsForLocksUnderWay(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	a, b := c.router("a", id), c.router("b", id)
@@ -168,6 +171,7 @@ func TestRegistrationWaitsForLocksUnderWay(t *testing.T) {
 
 // TestLateLockOperations: an operation that was given up and arrives late does nothing.
 func TestLateLockOperations(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	a, b := c.router("a", id), c.router("b", id)
@@ -215,6 +219,7 @@ func TestLateLockOperations(t *testing.T) {
 // TestLocksOfAGatewayThatIsGone: its locks are granted to others. If the gateway was only cut off
 // from the registry, it learns of the loss and does not get the locks back.
 func TestLocksOfAGatewayThatIsGone(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	a, b, cc := c.router("a", id), c.router("b", id), c.router("c", id)
@@ -260,6 +265,7 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 // TestLockThatOthersHadMeanwhile: a lock that others got while a gateway was believed to be gone is
 // lost to its clients, even if the others have released it.
 func TestLockThatOthersHadMeanwhile(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"lives", "restarted", "did not hear the answer", "gone again while it recovers"} {
 		t.Run(how, func(t *testing.T) {
 			c := newCluster(t, "a", "b", "c")
@@ -366,6 +372,7 @@ func TestLockThatOthersHadMeanwhile(t *testing.T) {
 
 // TestClientIsToldOfALostLock: the client does not go on writing under the lock.
 func TestClientIsToldOfALostLock(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	a, b := c.router("a", id), c.router("b", id)
@@ -402,6 +409,7 @@ func TestClientIsToldOfALostLock(t *testing.T) {
 // TestLocksOfASiteThatIsNotAdmittedAnyMore: the home releases them when their gateway has to
 // register anew. It asks the registry first.
 func TestLocksOfASiteThatIsNotAdmittedAnyMore(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	c.stop("a")
 	c.late = new(sync.Mutex)

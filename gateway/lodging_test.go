@@ -109,6 +109,7 @@ func (c *cluster) whole(home, id, site string) {
 // TestLodgedCopy: a site that lends nothing takes a copy by an agreement, counts what it takes
 // also after a restart, and deletes everything when the copy is elsewhere and the agreement over.
 func TestLodgedCopy(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.own = true
 	for _, s := range []string{"a", "b", "c"} {
@@ -160,6 +161,7 @@ func TestLodgedCopy(t *testing.T) {
 // deletes a copy by force: it stays, also the only one, and is counted, until the guest's record
 // does not name the site any more.
 func TestLodgedCopyStays(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.own = true
 	c.add("a")
@@ -212,6 +214,7 @@ func (c *cluster) looks(site string) {
 // TestLodgedCopyInTheTrash: a copy that others wait for stays while its volume is in the trash,
 // whatever the host says.
 func TestLodgedCopyInTheTrash(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.own = true
 	for _, s := range []string{"a", "b", "c"} {
@@ -245,6 +248,7 @@ func TestLodgedCopyInTheTrash(t *testing.T) {
 // TestLodgedReserve: a site that lends nothing keeps nothing of its cache pool for another
 // organization's volumes but what was agreed on, of which each volume has its part.
 func TestLodgedReserve(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.own = true
 	c.add("a")

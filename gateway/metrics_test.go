@@ -56,6 +56,7 @@ func value(all map[string]*dto.MetricFamily, d *metrics.Definition, labels ...st
 // TestMetrics: every metric of a gateway is there when it has served, has the labels and the kind
 // that its definition says, and the right values.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c") // c has no copy
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
 	c.members(id, "a", "b")

@@ -79,6 +79,7 @@ func refused(t *testing.T, err error, code codes.Code, words string) {
 }
 
 func TestAdmit(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.create("team.data", manifest("data", 1))
 	other := c.create("other", manifest("other", 1))
@@ -242,6 +243,7 @@ func numberIn(t *testing.T, r *routing.Router, h volume.Handle) uint64 {
 // TestRevoke: once Revoke has returned, the node's writes are refused, none is executed later,
 // others get its locks, and its other volumes go on.
 func TestRevoke(t *testing.T) {
+	t.Parallel()
 	for _, site := range []string{"a", "b"} { // the home and another
 		t.Run(site, func(t *testing.T) {
 			c := newCluster(t, "a", "b")
@@ -350,6 +352,7 @@ func TestRevoke(t *testing.T) {
 
 // TestAnAttachmentThatIsGoneStopsAccess: access ends without a call of Revoke.
 func TestAnAttachmentThatIsGoneStopsAccess(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	id := c.create("v", manifest("v", 1))
 	c.router("a", id)
@@ -375,6 +378,7 @@ func TestAnAttachmentThatIsGoneStopsAccess(t *testing.T) {
 // TestRootGroupIsTheMakers: an importer that mounts first sets the root's group, and the namespace
 // that made the volume replaces it. Later an importer replaces nothing.
 func TestRootGroupIsTheMakers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.create("team.data", manifest("data", 1))
 	c.change(id, func(v *federation.Volume) { v.OwnerSite, v.OwnerCluster = "a", "uid-a" })
@@ -411,6 +415,7 @@ func TestRootGroupIsTheMakers(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))
 	file(t, c.router("b", id), &client{name: "b"}, "f")

@@ -67,6 +67,7 @@ func inside(function string) bool {
 // TestReplayIsTold: a home that replays its log for long says so, in its own state and in the
 // registry, until it serves.
 func TestReplayIsTold(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	id := c.create("v", manifest("v", 1))
 	created := id

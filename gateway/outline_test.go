@@ -51,6 +51,7 @@ func reads(c *cluster, site, id string) (operations, bytes uint64) {
 // At a site without a copy, names are there, and what was read stays: a second read asks nobody for
 // anything, also after a restart.
 func TestCacheWithoutACopy(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a", "b", "d", "c")
 	id := c.createAt("far", bounded("far", 2), []string{"a", "b", "d"})
 	a, cl := c.router("a", id), &client{name: "x"}
@@ -145,6 +146,7 @@ func TestCacheWithoutACopy(t *testing.T) {
 // Readers of a Strong volume at a site without a copy see each change that was acknowledged before
 // they asked, and the data that they have is not read again.
 func TestStrongCacheWithoutACopy(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a", "b")
 	id := c.createAt("strong", rolling("strong", 1), []string{"a"})
 	a, cl := c.router("a", id), &client{name: "x"}
@@ -198,6 +200,7 @@ func TestStrongCacheWithoutACopy(t *testing.T) {
 // What a site keeps of a volume that it has no copy of goes when it gets a copy, and when the
 // volume is deleted; and a copy that leaves makes room for it.
 func TestCacheBecomesACopy(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a", "b")
 	id := c.createAt("moves", rolling("moves", 1), []string{"a"})
 	a, cl := c.router("a", id), &client{name: "x"}
@@ -285,6 +288,7 @@ func TestCacheBecomesACopy(t *testing.T) {
 // A copy is never taken for what is kept of a volume without one, whatever lies beside it; and what
 // does not fit together begins anew without a copy's help.
 func TestOutlineBesideACopy(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a", "b")
 	id := c.createAt("v", rolling("v", 1), []string{"a"})
 	f := fill(t, c.router("a", id), &client{name: "x"}, "f", 2)
@@ -338,6 +342,7 @@ func TestOutlineBesideACopy(t *testing.T) {
 
 // While commits stall, readers at a site without a copy see what the home shows, and do not wait.
 func TestOutlineOfAStalledHome(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a", "b", "d")
 	id := c.createAt("v", rolling("v", 2), []string{"a", "b"})
 	a, cl := c.router("a", id), &client{name: "x"}
@@ -372,6 +377,7 @@ func TestOutlineOfAStalledHome(t *testing.T) {
 // A home that asks which files without a name are open at a site without a copy is told the truth
 // for good: no state before the removal of their names is shown there any more.
 func TestHeldAtAnOutline(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a", "b")
 	id := c.createAt("v", bounded("v", 1), []string{"a"})
 	fill(t, c.router("a", id), &client{name: "x"}, "f", 1)

@@ -22,6 +22,7 @@ import (
 // A certificate opens at a gateway's port what its owner is for, and no more: a worker's node
 // plugin sends no records and reads no segment, and what it tries is logged and counted.
 func TestPartsAtGateways(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	people := []pki.Part{pki.PartGateway, pki.PartOperator, pki.PartPerson, pki.PartAdministrator}
 	methods := map[string][]pki.Part{

@@ -14,6 +14,7 @@ import (
 // What is pinned at a site is there whatever else is read, again after it changed, and nowhere
 // else. When it is not pinned any more, its room comes back.
 func TestPins(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a", "b")
 	id := c.create("v", rolling("v", 1))
 	r, cl := c.router("a", id), &client{name: "x"}

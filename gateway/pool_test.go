@@ -64,6 +64,7 @@ func (c *cluster) onPool(site, id, pool string) {
 // moves when that changes, at the home, at a member and at a site without a copy, while it is
 // written. Nothing fails, nothing is lost, and what was kept to be read stays.
 func TestVolumesMoveToThePoolOfTheirPolicy(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a", "b", "d", "c")
 	c.fastPools("a", "b", "d", "c")
 	text := strings.Replace(bounded("v", 2), "spec:\n", "spec:\n  cache: {pool: {tier: fast}}\n", 1)
@@ -178,6 +179,7 @@ func (f unwritableFile) Sync() error {
 // TestAPoolThatFailsLeavesTheOthersAlone: a disk that takes no writes ends the promises for the
 // volumes that are on it, and for no others.
 func TestAPoolThatFailsLeavesTheOthersAlone(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	var is atomic.Bool
 	c.pool = func(site string, p cachepool.Pool) cachepool.Pool {
@@ -219,6 +221,7 @@ func TestAPoolThatFailsLeavesTheOthersAlone(t *testing.T) {
 
 // TestToldPools: a gateway registers its pools once there is something to choose by.
 func TestToldPools(t *testing.T) {
+	t.Parallel()
 	open := func(all ...pools.Pool) *Gateway {
 		for i := range all {
 			disk := crashfs.NewDisk(crashfs.Config{Gateway: "g", Limit: 64 << 20, Rand: mathrand.New(mathrand.NewPCG(1, uint64(i)))})

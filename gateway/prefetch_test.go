@@ -17,6 +17,7 @@ import (
 // is read: all of a file, all files of a directory, or those that follow in the order of names. A
 // change of the policy is in force at once.
 func TestPrefetch(t *testing.T) {
+	t.Parallel()
 	c := smallMemory(t, "a", "b", "d", "c")
 	id := c.createAt("far", bounded("far", 2), []string{"a", "b", "d"})
 	a, cl := c.router("a", id), &client{name: "x"}

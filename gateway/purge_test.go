@@ -36,6 +36,7 @@ func (c *cluster) left(site, id string) (out []string) {
 // TestPurge: when its time in the trash is over, a deleted volume goes with its keys, its data at
 // all sites and its name, also from a gateway that slept. Until then it can come back.
 func TestPurge(t *testing.T) {
+	t.Parallel()
 	var ahead atomic.Int64
 	c := newCluster(t, "a", "b", "c")
 	c.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
@@ -159,6 +160,7 @@ func TestPurge(t *testing.T) {
 
 // TestPurgeWaitsForTheCopy: the folder of a copy that is still in use goes when it is closed.
 func TestPurgeWaitsForTheCopy(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	id := c.create("gone", manifest("gone", 1))
 	cl := &client{name: "a"}
@@ -189,6 +191,7 @@ func TestPurgeWaitsForTheCopy(t *testing.T) {
 
 // TestManyPurgedAtOnce: nothing is left of many volumes, and their gateway goes on.
 func TestManyPurgedAtOnce(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	cl := &client{name: "a"}
 	var ids []string

@@ -27,6 +27,7 @@ import (
 // TestARebuiltCopyTakesOver: when all copies are gone and one store is left, a copy that is rebuilt
 // from it becomes home by a person's word, and is written again.
 func TestARebuiltCopyTakesOver(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.due = checkpoints.Due{Bytes: 1 << 20, Segments: 4}
 	c.add("a")

@@ -92,6 +92,7 @@ func (c *cluster) sealedFor(site, id string, keys map[uint32]segment.DataKey) (o
 // copies read everything, also after a takeover and a restart; and a site that gets a grant again
 // reads everything too.
 func TestRevokedSiteLosesTheKey(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	c.signed()
 	id := c.createAt("v", manifest("v", 2), []string{"a", "c"})
@@ -178,6 +179,7 @@ func TestRevokedSiteLosesTheKey(t *testing.T) {
 // TestNoKeyIsReplacedBeforeAllKnowIt: without a charter that asks for signatures there may be
 // gateways of a release that knows one data key per volume.
 func TestNoKeyIsReplacedBeforeAllKnowIt(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
 	c.router("a", id)

@@ -16,6 +16,7 @@ import (
 // TestSnapshotsOverNFS: a snapshot that the home took is below .snapshots at every site, also after
 // the home is lost, and nobody can change it there.
 func TestSnapshotsOverNFS(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	a := c.router("a", id)

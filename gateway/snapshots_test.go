@@ -57,6 +57,7 @@ func (c *cluster) snapshots(site, id string, want ...string) (r *snapshots.Repor
 // TestSnapshotsAreAskedFor: the home takes what the record asks for, says so, and drops it when it
 // is asked to. What is missing from the record stays, also at another home.
 func TestSnapshotsAreAskedFor(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 3))
 	r, cl := c.router("a", id), &client{name: "x"}
@@ -87,6 +88,7 @@ func TestSnapshotsAreAskedFor(t *testing.T) {
 // TestScheduledSnapshots: each period has one snapshot, whoever is home; as many are kept as the
 // schedule says, and what it made stays when it goes.
 func TestScheduledSnapshots(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	begin := time.Date(2040, 11, 27, 15, 40, 0, 0, time.UTC)
 	var later atomic.Int64
@@ -139,6 +141,7 @@ func TestScheduledSnapshots(t *testing.T) {
 // TestSnapshotSettings: the window and the directory of a volume's snapshots are in force while it
 // is used.
 func TestSnapshotSettings(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	id := c.create("v", manifest("v", 1))
 	r, cl := c.router("a", id), &client{name: "x"}
@@ -177,6 +180,7 @@ func TestSnapshotSettings(t *testing.T) {
 // TestUndeletedVolumeHasItsSnapshots: a volume that is taken out of the trash has the snapshots
 // that it had, and clients find in them what was there.
 func TestUndeletedVolumeHasItsSnapshots(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	id := c.create("v", manifest("v", 1))
 	r, cl := c.router("a", id), &client{name: "x"}
@@ -214,6 +218,7 @@ func TestUndeletedVolumeHasItsSnapshots(t *testing.T) {
 // TestTrashSetting: removed files are in the trash while the record says so, and go when it does
 // not any more. How much only snapshots hold is reported.
 func TestTrashSetting(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	id := c.create("v", manifest("v", 1))
 	r, cl := c.router("a", id), &client{name: "x"}
@@ -261,6 +266,7 @@ func TestTrashSetting(t *testing.T) {
 // TestRollbackIsAskedFor: the home rolls the volume back once, whoever is home, and refuses what
 // cannot be done or comes too late.
 func TestRollbackIsAskedFor(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	r, cl := c.router("a", id), &client{name: "x"}

@@ -46,6 +46,7 @@ func (c *cluster) remove(home, id string, from, to int) {
 // meanwhile, whose log nobody can go on with, comes back by itself, and so does a gateway without a
 // copy.
 func TestSpaceComesBack(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 20, Segments: 4, Grace: time.Millisecond}
 	for _, s := range []string{"a", "b", "c", "d"} {

@@ -170,6 +170,7 @@ func (c *cluster) stalledFor(ctx context.Context, before func(cl *nfsclient.Clie
 // TestStalledForMembers: a volume that has a home and lacks a member holds no slots of the session
 // that another volume needs, although it was the only one that was used.
 func TestStalledForMembers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	ctx, end := context.WithTimeout(t.Context(), 2*time.Minute) // a hang guard
 	defer end()
@@ -201,6 +202,7 @@ func TestStalledForMembers(t *testing.T) {
 // TestSilentClientOfStalledVolume: the locks of a client that is gone end with its lease, although
 // its requests to another volume wait for a member.
 func TestSilentClientOfStalledVolume(t *testing.T) {
+	t.Parallel()
 	c := newClusterOf(t, time.Second)
 	c.lease = 2 * time.Second
 	for _, s := range []string{"a", "b"} {

@@ -92,6 +92,7 @@ func (r *received) lines() (out []string) {
 // TestTraces: a request at a gateway that is not the home is one trace at a real collector, from
 // the COMPOUND to the home's disk and the slowest member.
 func TestTraces(t *testing.T) {
+	t.Parallel()
 	got := &received{spans: map[string]span{}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

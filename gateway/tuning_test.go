@@ -28,6 +28,7 @@ func (p tuned) Tune(id string, t cachepool.Tuning) {
 // How a volume's blocks are made, kept in memory and treated by ZFS changes with its record, while
 // it is open, and is so after a restart.
 func TestTuningIsLive(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	var mu sync.Mutex
 	asked := map[string]cachepool.Tuning{}
@@ -87,6 +88,7 @@ func TestTuningIsLive(t *testing.T) {
 
 // A reserve that is more than the pool can keep is told with what is kept of it.
 func TestReserveAboveThePool(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
 	id := c.create("v", strings.Replace(manifest("v", 1), "spec:\n", "spec:\n  cache: {reserve: 3Gi}\n", 1))
 	c.router("a", id)

@@ -18,6 +18,7 @@ import (
 // TestChangesUnderWay: a registration ends the changes under earlier registrations, and a reign
 // those of earlier reigns.
 func TestChangesUnderWay(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))
 	l := c.router("a", id).Copy().Locks
@@ -95,6 +96,7 @@ func TestChangesUnderWay(t *testing.T) {
 // TestChangesOfAnOlderProgram: a gateway whose program does not register changes is served, until
 // its program is the new one.
 func TestChangesOfAnOlderProgram(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))
 	ctx := within(t, hang)

@@ -12,6 +12,7 @@ import (
 // TestVerifierAfterTakeover checks protocol-24: once another gateway is home, clients must send
 // their unstable data again.
 func TestVerifierAfterTakeover(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	ctx := within(t, time.Minute)

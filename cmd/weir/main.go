@@ -22,6 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-storage/weir/cmd/weir/admitcmd"
 	"github.com/weir-storage/weir/cmd/weir/auditcmd"
 	"github.com/weir-storage/weir/cmd/weir/cachecmd"
 	"github.com/weir-storage/weir/cmd/weir/consolecmd"
@@ -75,7 +76,7 @@ func root(sh *cli.Shell, connect access.Connector) *cobra.Command {
 // commands are those of people that need the federation, then all others.
 func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 	return []*cobra.Command{
-		volumecmd.Command(sh, connect, rebuildcmd.Command),
+		volumecmd.Command(sh, connect, admitcmd.Command, admitcmd.ExpelCommand, rebuildcmd.Command),
 		sitecmd.Command(sh, connect),
 		federationcmd.Command(sh, connect),
 		exchangecmd.Command(sh, connect),

@@ -23,6 +23,10 @@ type Source struct {
 	Done bool `json:"done,omitempty"`
 }
 
+// CloneName is the name of the snapshot that is taken for a volume which is made of another volume.
+// The wish for it has the UUID of the new volume as its UID.
+func CloneName(uuid string) string { return "clone-" + uuid }
+
 // Filled is how far a volume is with what it is made of.
 type Filled struct {
 	// Done: the log says that the volume has all of its Source.

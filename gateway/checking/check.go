@@ -26,6 +26,8 @@ type Config struct {
 	Home   bool           // the copy's gateway is the volume's home: it may count again
 	Data   bool           // read all data too
 	Repair bool
+	// Differs is the number of the newest checkpoint, if the copy made another one than the home.
+	Differs uint64
 	// Fetching: what the log lacks is being fetched from others, so it is no damage. Otherwise it
 	// is looked for in the log's sources.
 	Fetching bool
@@ -78,6 +80,10 @@ func (c *checker) run(ctx context.Context) error {
 		}
 	}
 	c.tellSegments(ctx)
+	if c.Differs != 0 {
+		c.report.add(Damage{Where: Metadata, Kind: KindCheckpoint, Advice: adviceAnew,
+			Detail: fmt.Sprintf("at checkpoint %d they are not those of the home: one of the two is damaged", c.Differs)})
+	}
 	if meta != nil {
 		counted, why := c.recount(ctx, meta)
 		c.tellMetadata(meta, counted, why)
@@ -150,6 +156,8 @@ func (c *checker) tellMetadata(meta *fsck.Report, counted bool, why error) {
 			d.Repaired, d.Advice = true, ""
 		case miscounted(f) && why != nil:
 			d.Detail += ": not repaired: " + why.Error()
+		case d.Where == Metadata && !miscounted(f) && f.Kind != fsck.Unreadable:
+			d.Advice = adviceAnew
 		case d.Where == Pool || d.Where == Store:
 			d.Advice = adviceRepair
 		}

@@ -23,4 +23,7 @@
 //     not evicted, and a crash in between has it uploaded again.
 //   - checking-4. What is used is counted again by the home only, and only if all metadata are
 //     well.
+//   - checking-5. Metadata are made anew of a copy that is not the home, and only from what the log
+//     says: a checkpoint that the copy made as the home did, or that the home committed and whose
+//     segments are this log's, and the log after it. They are not patched.
 package checking

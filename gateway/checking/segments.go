@@ -18,6 +18,7 @@ import (
 // What to do about a segment.
 const (
 	adviceRepair = "give --repair: another copy is fetched"
+	adviceAnew   = "give --repair at a gateway that is not the volume's home: its metadata are made anew from the log"
 	adviceBring  = "bring back a copy or store that has the segment; files that need what it lost are listed"
 	adviceSender = "whoever was home then sent it so, and all copies have it alike: report it"
 )

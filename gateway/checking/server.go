@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jonboulle/clockwork"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
@@ -26,6 +26,7 @@ type ChecksConfig struct {
 	Copies                      *copies.Manager
 	Store                       store.Store // of the site; nil: it has none
 	Now                         func() time.Time
+	Timers                      clockwork.Clock
 	Logger                      *slog.Logger
 	// Caller returns who calls.
 	Caller func(ctx context.Context) (pki.Identity, error)
@@ -83,18 +84,13 @@ func (s *Checks) Check(q *forwardpb.CheckRequest, to forwardpb.Forward_CheckServ
 		return status.Errorf(codes.NotFound, "volume %s has no copy at gateway %s, or it is not open: see weir status", v.Name,
 			s.cfg.Gateway)
 	}
-	ctx, done, err := is.Copy.Use(ctx)
-	if err != nil {
+	r, err := s.run(ctx, is.Copy, Config{Volume: q.GetVolume(), Data: q.GetData(), Repair: q.GetRepair(), Progress: tell})
+	if r == nil {
 		return status.Errorf(codes.Unavailable, "check volume %s: %s", v.Name, err)
 	}
-	defer done()
-	_, home := is.Copy.Leading()
-	var keys *segment.Keys
-	if !is.Copy.Blind() {
-		keys = is.Copy.Keys()
+	if err == nil && q.GetRepair() {
+		err = s.remake(ctx, v, is.Copy, r, tell)
 	}
-	r, err := Run(ctx, Config{Volume: q.GetVolume(), Log: is.Copy.Log, Engine: is.Copy.Engine, Keys: keys, Store: s.cfg.Store,
-		Home: home, Data: q.GetData(), Repair: q.GetRepair(), Fetching: true, Progress: tell})
 	r.Volume, r.Gateway, r.Site = v.Name, s.cfg.Gateway, s.cfg.Site
 	for i := range r.Damage {
 		d := &r.Damage[i]
@@ -113,4 +109,19 @@ func (s *Checks) Check(q *forwardpb.CheckRequest, to forwardpb.Forward_CheckServ
 		part.Failed = err.Error()
 	}
 	return to.Send(part)
+}
+
+// run checks a copy; a nil report: it is being closed.
+func (s *Checks) run(ctx context.Context, c *copies.Copy, cfg Config) (*Report, error) {
+	ctx, done, err := c.Use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if cfg.Log, cfg.Engine, cfg.Store, cfg.Fetching = c.Log, c.Engine, s.cfg.Store, true; !c.Blind() {
+		cfg.Keys = c.Keys()
+	}
+	_, cfg.Home = c.Leading()
+	cfg.Differs = s.cfg.Copies.Checkpoints().Condition(cfg.Volume).Differs
+	return Run(ctx, cfg)
 }

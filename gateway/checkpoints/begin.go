@@ -34,8 +34,12 @@ type Beginning struct {
 	Engine  engine.Config // of what openings have in common, see engine.Install
 	Log     log.Config
 	// Retire, if it is not nil, takes the metadata away that are there: the copy begins anew,
-	// because what comes after its log is not there any more. What it has of the log's past stays.
+	// because what comes after its log is not there any more, or because they are damaged. What it
+	// has of the log's past stays.
 	Retire func() error
+	// Alike, if it is not zero, is the checkpoint to begin anew with: the newest that this copy
+	// made as its home did.
+	Alike checkpoint.Hash
 }
 
 // others are the gateways that may have a checkpoint, the volume's home first.
@@ -55,10 +59,10 @@ func Others(c *federation.Control, gateway string) bool {
 	return len(b.others()) > 0
 }
 
-// Begin lets a copy that has nothing begin with the newest checkpoint. It does nothing if the copy
-// has something, or if nobody tells of a checkpoint: then the copy gets the whole log. Neither the
-// engine nor the log is open. An error leaves a copy that has nothing, or one that has its log and
-// no metadata, which Open can begin with.
+// Begin lets a copy that has nothing, or is to begin anew, begin with the newest checkpoint.
+// Otherwise it does nothing if the copy has something, or if nobody tells of a checkpoint: then the
+// copy gets the whole log. Neither the engine nor the log is open. An error leaves a copy that has
+// nothing, or one that has its log and no metadata, which Open can begin with.
 func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
 	there, err := b.Engine.FS.List(b.Engine.Dir)
 	if len(there) > 0 && b.Retire == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +71,7 @@ func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
 	from := objects{store: k.cfg.Store, volume: b.Volume, others: b.others()}
 	logger := b.Log.Logger
 	told, err := from.newest(ctx)
-	if told == nil {
+	if told == nil && b.Retire == nil {
 		if err != nil {
 			logger.Info("nobody tells of a checkpoint: this copy gets the whole log", "error", err)
 		}
@@ -78,17 +82,19 @@ func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	switch {
-	case l.Recovered().Doubt != nil, b.Retire == nil && !l.Bare():
+	if l.Recovered().Doubt != nil || b.Retire == nil && !l.Bare() {
 		return nil
-	case b.Retire != nil && !l.End().Less(log.Position{Seq: told.GetAt().GetSeq(), Off: told.GetAt().GetOff()}):
-		logger.Warn("this copy is to begin anew, and nobody tells of a checkpoint after its log", "end", l.End())
+	}
+	if b.Retire != nil {
+		if err := k.anew(ctx, b, l, from, told); err != nil {
+			logger.Warn("the metadata of this copy are not made anew", "end", l.End(), "error", err)
+		}
 		return nil
 	}
 	if err := k.begin(ctx, b, l, from, told.GetHash()); err != nil {
 		// It is no reason to have no copy: there is another way.
 		logger.Warn("this copy does not begin with a checkpoint, and gets the whole log", "error", err)
-		if b.Retire == nil && l.Bare() && l.End() != (log.Position{}) {
+		if l.Bare() && l.End() != (log.Position{}) {
 			return l.Truncate(log.Position{})
 		}
 	}
@@ -96,33 +102,79 @@ func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
 }
 
 func (k *Keeper) begin(ctx context.Context, b Beginning, l *log.Log, from objects, hash []byte) error {
-	if b.Retire == nil && l.End() != (log.Position{}) { // of an attempt that was interrupted
+	if l.End() != (log.Position{}) { // of an attempt that was interrupted
 		if err := l.Truncate(log.Position{}); err != nil {
 			return err
 		}
 	}
-	return k.install(ctx, b, from, hash, func(m *checkpoint.Manifest, all []engine.Segment, gone map[uint64]uint64) error {
-		return adopt(b, l, m, all, gone)
-	})
-}
-
-// install makes the metadata from a checkpoint.
-func (k *Keeper) install(ctx context.Context, b Beginning, from objects, hash []byte,
-	ready func(*checkpoint.Manifest, []engine.Segment, map[uint64]uint64) error) error {
-	if len(hash) != len(checkpoint.Hash{}) {
-		return fmt.Errorf("a gateway tells of a checkpoint whose hash has %d bytes", len(hash))
-	}
-	m, err := checkpoint.Open(ctx, b.Log.Volume, checkpoint.Hash(hash), b.Log.Keys.Get, from)
+	m, err := opened(ctx, b, from, hash)
 	if err != nil {
 		return err
 	}
+	return k.install(ctx, b, from, m, func(all []engine.Segment, gone map[uint64]uint64) error { return adopt(b, l, m, all, gone) })
+}
+
+// anew makes the metadata anew of a copy that has a log: from a checkpoint, and from the log if
+// nothing of that was dropped. It leaves the metadata as they are if it can not.
+func (k *Keeper) anew(ctx context.Context, b Beginning, l *log.Log, from objects, told *peerpb.CheckpointReply) error {
+	hash := told.GetHash()
+	if b.Alike != (checkpoint.Hash{}) {
+		hash = b.Alike[:]
+	}
+	switch {
+	case hash == nil && l.Base() == log.Position{}:
+		b.Log.Logger.Warn("the metadata of this copy are made anew from its whole log")
+		return errors.Join(l.Close(), b.Retire())
+	case hash == nil:
+		return errors.New("nobody tells of a checkpoint")
+	}
+	m, err := opened(ctx, b, from, hash)
+	if err != nil {
+		return err
+	}
+	if m.At.Less(l.Base()) {
+		return fmt.Errorf("the checkpoint at %s is before %s, up to where the log was dropped", m.At, l.Base())
+	}
+	return k.install(ctx, b, from, m, func(all []engine.Segment, gone map[uint64]uint64) error {
+		if l.End().Less(m.At) {
+			return adopt(b, l, m, all, gone)
+		}
+		if err := same(l, m, all); err != nil {
+			return err
+		}
+		return errors.Join(l.Close(), b.Retire()) // a crash after this leaves a log without metadata, which begins anew
+	})
+}
+
+// same checks that a log has the segments that a checkpoint lists, whether here or not.
+func same(l *log.Log, m *checkpoint.Manifest, all []engine.Segment) error {
+	if _, err := infosOf(m, all); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if was, ok := l.Segment(s.Seq); !ok || was.Len != s.Len || was.Hash != s.Hash {
+			return fmt.Errorf("segment %d is another one here: this log is of another past", s.Seq)
+		}
+	}
+	return nil
+}
+
+// opened opens a checkpoint that a gateway tells of.
+func opened(ctx context.Context, b Beginning, from objects, hash []byte) (*checkpoint.Manifest, error) {
+	if len(hash) != len(checkpoint.Hash{}) {
+		return nil, fmt.Errorf("a gateway tells of a checkpoint whose hash has %d bytes", len(hash))
+	}
+	return checkpoint.Open(ctx, b.Log.Volume, checkpoint.Hash(hash), b.Log.Keys.Get, from)
+}
+
+// install makes the metadata from a checkpoint.
+func (k *Keeper) install(ctx context.Context, b Beginning, from objects, m *checkpoint.Manifest, ready engine.Ready) error {
 	// What is left of an attempt that a crash ended takes no room that is counted.
 	if err := b.Disk.RemoveAll(engine.Unfinished(b.Engine.Dir)); err != nil {
 		return fmt.Errorf("remove unfinished metadata: %w", err)
 	}
 	began := k.cfg.Timers.Now()
-	err = engine.Install(ctx, b.Engine, m, from, func(all []engine.Segment, gone map[uint64]uint64) error { return ready(m, all, gone) })
-	if err != nil {
+	if err := engine.Install(ctx, b.Engine, m, from, ready); err != nil {
 		return err
 	}
 	b.Log.Logger.Info("this gateway begins with a checkpoint of the volume", "at", m.At, "pairs", m.Pairs, "bytes", m.Bytes,
@@ -153,13 +205,16 @@ func (k *Keeper) BeginOutline(ctx context.Context, b Beginning) error {
 		}
 		return nil
 	}
-	err = k.install(ctx, b, from, told.GetHash(), func(m *checkpoint.Manifest, all []engine.Segment, _ map[uint64]uint64) error {
-		infos, err := infosOf(m, all)
-		if err != nil {
-			return err
-		}
-		return log.BeginOutline(b.Log.Dir, b.Log.Volume, infos)
-	})
+	m, err := opened(ctx, b, from, told.GetHash())
+	if err == nil {
+		err = k.install(ctx, b, from, m, func(all []engine.Segment, _ map[uint64]uint64) error {
+			infos, err := infosOf(m, all)
+			if err != nil {
+				return err
+			}
+			return log.BeginOutline(b.Log.Dir, b.Log.Volume, infos)
+		})
+	}
 	if err != nil {
 		b.Log.Logger.Warn("nothing begins with a checkpoint here, and the whole log is followed", "error", err)
 		return log.RemoveOutline(b.Log.Dir)

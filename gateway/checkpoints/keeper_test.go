@@ -3,6 +3,7 @@
 package checkpoints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -26,17 +27,21 @@ func TestAlike(t *testing.T) {
 		hash    checkpoint.Hash
 		differs uint64
 		may     uint64 // the newest at which what was condemned may go
+		alike   uint64 // the newest that was made alike, if nothing may go
 	}{
-		{2, checkpoint.Hash{2}, 0, 0}, // which this copy did not make
-		{3, mine[3], 0, 3},
-		{4, checkpoint.Hash{9}, 4, 0}, // one of the two is damaged: nothing goes
-		{5, mine[5], 0, 5},
+		{2, checkpoint.Hash{2}, 0, 0, 0}, // which this copy did not make
+		{3, mine[3], 0, 3, 0},
+		{4, checkpoint.Hash{9}, 4, 0, 3}, // one of the two is damaged: nothing goes
+		{5, mine[5], 0, 5, 0},
 	} {
 		var home engine.Checkpoints
 		home.Made.Number, home.Made.Hash = x.number, x.hash
 		k.compare(Copy{UUID: "v"}, home)
 		if got := k.of("v").differs; got != x.differs {
 			t.Errorf("checkpoint %d: %d differs, want %d", x.number, got, x.differs)
+		}
+		if got := k.Condition("v").Alike; got != mine[cmp.Or(x.may, x.alike)] { // what metadata are made anew from
+			t.Errorf("after checkpoint %d, the newest that was made alike is %x", x.number, got)
 		}
 		for number := uint64(1); number <= 6; number++ {
 			if got, want := k.mayGo("v", number, time.Minute), number <= x.may; got != want {

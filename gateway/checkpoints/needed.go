@@ -20,7 +20,9 @@ import (
 type Condition struct {
 	// Differs is the number of the newest checkpoint, if it is not what the home made of the same
 	// state; 0: it is, or nothing was compared yet.
-	Differs   uint64
+	Differs uint64
+	// Alike is the newest checkpoint that this copy made as the home did; zero: none is known.
+	Alike     checkpoint.Hash
 	Condemned uint64 // bytes of segments that are condemned, and not dropped yet
 	// Fetched counts packs that this copy could not make, and got from another gateway.
 	Fetched int
@@ -34,7 +36,9 @@ type Condition struct {
 func (k *Keeper) Condition(id string) Condition {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Condition{Differs: k.last[id].differs, Condemned: k.condemned[id], Fetched: k.fetched[id], Packs: k.packBytes[id],
+	last := k.last[id]
+	return Condition{Differs: last.differs, Alike: last.hashes[last.alike], Condemned: k.condemned[id],
+		Fetched: k.fetched[id], Packs: k.packBytes[id],
 		Rewritten: k.rewritten[id]}
 }
 

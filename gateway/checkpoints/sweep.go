@@ -291,7 +291,8 @@ func (k *Keeper) shared(id string) bool {
 }
 
 // later reports whether a manifest among objects of the site's store is of a checkpoint after the
-// newest that is known here, or can not be read. Nothing is removed then.
+// newest that is known here. Nothing is removed then, nor when one can not be read; one that is
+// damaged is none.
 func (k *Keeper) later(ctx context.Context, c Copy, now engine.Checkpoints, names []string) (bool, error) {
 	of, err := volumeID(c.UUID)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/counted"
 	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/checkpoints"
@@ -43,12 +44,13 @@ func (m *Manager) condemns(id string) bool {
 // errBehind: the copy begins anew with a checkpoint.
 var errBehind = errors.New("what comes after this copy's log was dropped while it was away: it begins anew with a checkpoint")
 
-// beginsAnew has a copy closed, and begin with a checkpoint. It does not wait.
-func (m *Manager) beginsAnew(id string) {
+// BeginsAnew has a copy closed, and begin with a checkpoint: the given one, or else the newest, and
+// with what its log has after that. It does not wait.
+func (m *Manager) BeginsAnew(id string, with checkpoint.Hash, why error) {
 	m.mu.Lock()
-	m.anew[id] = true
+	m.anew[id] = with
 	m.mu.Unlock()
-	m.Reopen(id, errBehind)
+	m.Reopen(id, why)
 }
 
 // errBeginning: what a copy or an outline begins with is on its way.
@@ -78,7 +80,8 @@ func (m *Manager) begins(id string, stop bool) bool {
 // begin anew. It does not wait for that: errBeginning, until it is done.
 func (m *Manager) begin(ctx context.Context, v federation.Volume, dir cachepool.Dir, e engine.Config, l log.Config) error {
 	m.mu.Lock()
-	was, anew := m.beginnings[v.UUID], m.anew[v.UUID]
+	was := m.beginnings[v.UUID]
+	with, anew := m.anew[v.UUID]
 	if was != nil {
 		defer m.mu.Unlock()
 		if was.done {
@@ -101,7 +104,7 @@ func (m *Manager) begin(ctx context.Context, v federation.Volume, dir cachepool.
 	if filepath.Base(e.Dir) == outlineFolder {
 		do = m.checkpoints.BeginOutline
 	} else if anew {
-		b.Retire = func() error { return m.retireMeta(dir) }
+		b.Alike, b.Retire = with, func() error { return m.retireMeta(dir) }
 	}
 	ctx, stop := context.WithCancel(ctx)
 	is := &beginning{stop: stop, err: errBeginning}

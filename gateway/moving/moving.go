@@ -85,12 +85,12 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 			v.Name, q.GetTo())
 	}
 	if q.GetTo() != m.cfg.Self.Gateway { // asked of the home: hand over
-		if _, ok := c.Replica.Reigns(); !ok {
-			return nil, status.Errorf(codes.FailedPrecondition, "volume %s: gateway %s is not its home, %s is: ask that one",
-				v.Name, m.cfg.Self.Gateway, home.Gateway)
+		if !m.reigns(ctx, c) {
+			return nil, m.notHome(v, c)
 		}
+		epoch := c.Replica.Status().Epoch
 		c.Replica.Move(q.GetTo())
-		return m.await(ctx, v, q.GetTo(), st.Epoch)
+		return m.await(ctx, v, q.GetTo(), epoch)
 	}
 	if home.Gateway == m.cfg.Self.Gateway {
 		return &forwardpb.FailoverReply{Epoch: st.Epoch, Home: home.Gateway}, nil
@@ -130,6 +130,45 @@ func (m *Mover) said(v federation.Volume, ctl federation.Control, word string) e
 	}
 	return nil
 }
+
+// reigns reports whether this gateway is a volume's home. One that is so by the control record, but
+// does not execute changes yet, is waited for: it has just become home, or was just started.
+func (m *Mover) reigns(ctx context.Context, c *copies.Copy) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*m.cfg.Promise)
+	defer cancel()
+	for {
+		_, moved := c.Replica.Committed() // before the look at its role
+		if _, ok := c.Replica.Reigns(); ok {
+			return true
+		}
+		if ctl := c.Replica.Status().Control; ctl == nil || ctl.Home.Gateway != m.cfg.Self.Gateway {
+			// Whoever asks may know from the registry what this gateway does not know yet.
+			if said, _, err := m.cfg.Registry.GetControl(ctx, c.UUID); err != nil || said.Home.Gateway != m.cfg.Self.Gateway {
+				return false
+			}
+		}
+		select {
+		case <-moved:
+		case <-m.cfg.Timers.After(reignsAgain):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// notHome is the refusal of a gateway that is not home, or cannot be it now.
+func (m *Mover) notHome(v federation.Volume, c *copies.Copy) error {
+	ctl := c.Replica.Status().Control
+	if ctl == nil || ctl.Home.Gateway == m.cfg.Self.Gateway {
+		return status.Errorf(codes.Unavailable, "volume %s: gateway %s is its home but does not serve it yet: look at `weir status %s`, "+
+			"and ask again", v.Name, m.cfg.Self.Gateway, v.Name)
+	}
+	return status.Errorf(codes.FailedPrecondition, "volume %s: gateway %s is not its home, %s is: ask that one",
+		v.Name, m.cfg.Self.Gateway, ctl.Home.Gateway)
+}
+
+// reignsAgain is how often reigns looks, whatever is told.
+const reignsAgain = 200 * time.Millisecond
 
 // blind reports whether a gateway's copy of a volume is blind: it can only hand on.
 func (m *Mover) blind(v federation.Volume, gateway string) bool {

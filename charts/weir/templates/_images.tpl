@@ -26,6 +26,7 @@
      .Values.csi. */}}
 {{- define "weir.sidecars" -}}
 {{- $all := list "provisioner" "attacher" "resizer" }}
+{{- if .Values.snapshots.enabled }}{{ $all = append $all "snapshotter" }}{{ end }}
 {{- if .Values.csi.healthMonitor.enabled }}{{ $all = append $all "healthMonitor" }}{{ end }}
 {{- toJson $all }}
 {{- end }}
@@ -44,6 +45,10 @@
 {{- if not (include "weir.imageRegistry" (list $ $i $v.csi.sidecarRegistry)) }}
 {{- $lacking = append $lacking $i.repository }}{{ $names = append $names (printf "csi.%s.image.registry" .) }}
 {{- end }}
+{{- end }}
+{{- $i := $v.snapshots.controller.image }}
+{{- if and $v.snapshots.controller.enabled (not (include "weir.imageRegistry" (list . $i $v.csi.sidecarRegistry))) }}
+{{- $lacking = append $lacking $i.repository }}{{ $names = append $names "snapshots.controller.image.registry" }}
 {{- end }}
 {{- with $lacking }}
 {{- $p = append $p (printf "csi.sidecarRegistry: missing: write the host of the Kubernetes project's image registry, which has %s; or write imageRegistry, if you have all images under one prefix; or %s" (join ", " .) (join ", " $names)) }}

@@ -32,6 +32,12 @@
 {{- if and $g.pool.hostPath (not $g.nodeSelector) }}
 {{- $p = append $p "gateway.nodeSelector: missing: with gateway.pool.hostPath, write which node has the folder, such as kubernetes.io/hostname: NAME; on another node the pool would be empty" }}
 {{- end }}
+{{- if and $v.siteKey.kms.hostPath (not $v.siteKey.kms.socket) }}
+{{- $p = append $p "siteKey.kms.socket: missing: with siteKey.kms.hostPath, write the path of the KMS plugin's socket; or remove hostPath" }}
+{{- end }}
+{{- if and $v.siteKey.kms.socket $v.siteKey.kms.hostPath (not $g.nodeSelector) }}
+{{- $p = append $p "gateway.nodeSelector: missing: with siteKey.kms.hostPath, write which node has the folder, such as kubernetes.io/hostname: NAME; on another node the site's key would not be there" }}
+{{- end }}
 {{- $z := $g.pool.zfs }}
 {{- if and $z.dataset (not $g.nodeSelector) }}
 {{- $p = append $p "gateway.nodeSelector: missing: with gateway.pool.zfs, write which node has the ZFS pool, such as kubernetes.io/hostname: NAME" }}
@@ -150,6 +156,15 @@
 {{- if and $v.metrics.enabled $v.metrics.serviceMonitors.create $v.networkPolicies.enabled (not $v.networkPolicies.metricsFrom) }}
 {{- $p = append $p "networkPolicies.metricsFrom: missing: with metrics.serviceMonitors.create, say where Prometheus is, or its requests are blocked: write such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], or [{namespaceSelector: {}}] for any pod; or networkPolicies.enabled=false" }}
 {{- end }}
+{{- if and $v.snapshots.controller.enabled (not $v.snapshots.enabled) }}
+{{- $p = append $p "snapshots.controller.enabled: snapshots.enabled is false: nothing would make snapshots of Weir's volumes: write true for both, or false for both" }}
+{{- end }}
+{{- /* Only a cluster can tell which kinds it has: without one, lookup finds no namespace. */}}
+{{- if and $v.snapshots.enabled (lookup "v1" "Namespace" "" "kube-system") }}
+{{- if not (.Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1/VolumeSnapshotClass") }}
+{{- $p = append $p "snapshots.enabled: the cluster has no kinds of snapshot.storage.k8s.io/v1: install them first, once for all drivers, from client/config/crd of github.com/kubernetes-csi/external-snapshotter; and its snapshot controller, or write snapshots.controller.enabled=true" }}
+{{- end }}
+{{- end }}
 {{- if and $v.storageClass.create (not $v.policy.create) (not $v.storageClass.policy) }}
 {{- $p = append $p "storageClass.policy: missing: with policy.create=false, name the VolumePolicy of the StorageClass" }}
 {{- end }}
@@ -160,6 +175,7 @@
 {{- range $i, $one := $g.pools }}
 {{- if dig "claim" "size" "" $one }}{{ $claims = append $claims (list (printf "gateway.pools[%d].claim.storageClassName" $i) (dig "claim" "storageClassName" "" $one)) }}{{ end }}
 {{- end }}
+{{- if and $v.siteKey.kms.socket (not $v.siteKey.kms.hostPath) }}{{ $claims = append $claims (list "siteKey.kms.claim.storageClassName" $v.siteKey.kms.claim.storageClassName) }}{{ end }}
 {{- if $v.bundled.registry.enabled }}{{ $claims = append $claims (list "bundled.registry.storageClassName" $v.bundled.registry.storageClassName) }}{{ end }}
 {{- if $v.bundled.store.enabled }}{{ $claims = append $claims (list "bundled.store.storageClassName" $v.bundled.store.storageClassName) }}{{ end }}
 {{- range $c := $claims }}

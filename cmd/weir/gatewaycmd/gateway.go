@@ -55,6 +55,7 @@ func Command(sh *cli.Shell) *cobra.Command {
 	}
 	c.Flags().StringVar(&path, "config", sh.Getenv("WEIR_CONFIG"), "configuration `FILE` [WEIR_CONFIG]")
 	over.flags(c)
+	c.AddCommand(sealedKeyCommand(sh))
 	return c
 }
 
@@ -159,7 +160,7 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 	if err != nil {
 		return fmt.Errorf("pool.path: %w", err)
 	}
-	source := keySource{path: c.SiteKey, logger: logger}
+	source := keySource{path: c.SiteKey, from: c.Keys.KMS.From, logger: logger}
 	if e := c.Keys.KMS.Endpoint; e != "" {
 		if source.plugin, err = kms.New(e); err != nil {
 			return config.InFile(path, fmt.Errorf("keys.kms.endpoint: %w", err))

@@ -39,7 +39,10 @@ func siteKey(ctx context.Context, from keySource, site string, registry federati
 		known, err := knownKey(ctx, registry, site)
 		switch {
 		case err == nil && missing == nil:
-			return k, checkSiteKey(path, site, k.Public(), known)
+			if err := checkSiteKey(path, site, k.Public(), known); err != nil {
+				return k, err
+			}
+			return k, from.settle(ctx, k)
 		case err == nil && known != nil:
 			return k, fmt.Errorf("siteKey: %q: there is no such file, and site %s has a key already: "+
 				"copy its file here, from another gateway of the site or a backup; "+

@@ -34,20 +34,26 @@ func isSealed(text []byte) bool { return len(text) != 32 && bytes.HasPrefix(text
 // keySource is where the site's key is. Without a plugin it is in the file as it is.
 type keySource struct {
 	path   string
+	from   string      // with a plugin: a file that is read while path is not there; empty: none
 	plugin *kms.Plugin // nil: none
 	logger *slog.Logger
 }
 
 // read reads the site's key. fs.ErrNotExist: there is no file. A file that is not sealed yet is, if
-// there is a plugin.
+// there is a plugin; what is read from another file is not written: see settle.
 func (s keySource) read(ctx context.Context) (keyring.SiteKey, error) {
-	text, err := os.ReadFile(s.path)
+	path := s.path
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && s.plugin != nil && s.from != "" {
+		path = s.from
+		text, err = os.ReadFile(path)
+	}
 	if err != nil {
 		return keyring.SiteKey{}, fmt.Errorf("siteKey: %w", err)
 	}
 	if !isSealed(text) || s.plugin == nil {
-		k, err := ReadSiteKey(s.path)
-		if err == nil && s.plugin != nil {
+		k, err := ReadSiteKey(path)
+		if err == nil && s.plugin != nil && path == s.path {
 			s.logger.Info("the site's key is sealed by the KMS plugin from now on", "siteKey", s.path)
 			err = s.write(ctx, k, false)
 		}
@@ -58,7 +64,7 @@ func (s keySource) read(ctx context.Context) (keyring.SiteKey, error) {
 		err = fmt.Errorf("it is sealed by version %q, and %s is known here", is.KMS, kms.Version)
 	}
 	if err == nil {
-		text, err = s.plugin.Open(ctx, s.path, is.Sealed)
+		text, err = s.plugin.Open(ctx, path, is.Sealed)
 	}
 	var k keyring.SiteKey
 	if err == nil {
@@ -68,9 +74,26 @@ func (s keySource) read(ctx context.Context) (keyring.SiteKey, error) {
 		err = errors.New("the plugin opened another key than was sealed")
 	}
 	if err != nil {
-		return k, fmt.Errorf("siteKey: file %s: %w", s.path, err)
+		return k, fmt.Errorf("siteKey: file %s: %w", path, err)
 	}
 	return k, nil
+}
+
+// settle writes a key, sealed, that was read from another file. It is the site's, as the registry
+// says: a wrong one would be in the place of the right one for good.
+func (s keySource) settle(ctx context.Context, k keyring.SiteKey) error {
+	if s.plugin == nil {
+		return nil
+	}
+	if _, err := os.Stat(s.path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := s.write(ctx, k, true); err != nil {
+		return err
+	}
+	s.logger.Info("the site's key is sealed by the KMS plugin from now on: destroy the file that it was read from, and its copies",
+		"siteKey", s.path, "from", s.from)
+	return nil
 }
 
 // make makes the key of a new site.

@@ -9,6 +9,7 @@ import (
 	"crypto/cipher"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/weir-storage/weir/cmd/weir/internal/kms"
 	"github.com/weir-storage/weir/cmd/weir/internal/machine"
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/memory"
 )
@@ -220,4 +222,70 @@ func mustKey(t *testing.T, s keySource) keyring.SiteKey {
 		t.Fatal(err)
 	}
 	return k
+}
+
+// The key of a site that has had no plugin is taken from another file, which nobody can write, if
+// it is the site's. So is what was sealed, from a backup. What is there comes first.
+func TestSiteKeyTakenFromAnotherFile(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	defer (&plugin{keys: map[string][]byte{"one": make([]byte, 32)}, now: "one", health: "ok"}).serve(t, socket)()
+	client, err := kms.New(kms.Scheme + socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	quiet := slog.New(slog.DiscardHandler)
+	old := keySource{path: filepath.Join(dir, "old.key"), logger: quiet}
+	k, err := old.make(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := memory.New()
+	if err := r.Register(t.Context(), federation.Site{Name: "ams", Organization: "SURF", WrapKey: k.Public()}); err != nil {
+		t.Fatal(err)
+	}
+	other := keySource{path: filepath.Join(dir, "other.key"), logger: quiet}
+	if _, err := other.make(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := keySource{path: filepath.Join(dir, "site.key"), from: other.path, plugin: client, logger: quiet}
+	if _, err := siteKey(t.Context(), s, "ams", r, machine.Pause); err == nil || !strings.Contains(err.Error(), "registered") {
+		t.Errorf("another site's key: %v", err)
+	}
+	if _, err := os.Stat(s.path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("another site's key was written: %v", err)
+	}
+	s.from = old.path
+	got, err := siteKey(t.Context(), s, "ams", r, machine.Pause)
+	if err != nil || string(got.Public()) != string(k.Public()) {
+		t.Fatalf("it is another key: %v", err)
+	}
+	text, err := os.ReadFile(s.path)
+	if err != nil || !isSealed(text) {
+		t.Errorf("the file is %q, %v", text, err)
+	}
+	if clear, err := os.ReadFile(old.path); err != nil || isSealed(clear) {
+		t.Errorf("the other file was changed: %v", err)
+	}
+
+	// A backup of what was sealed, after the file was lost.
+	backup := keySource{path: filepath.Join(dir, "again.key"), from: s.path, plugin: client, logger: quiet}
+	if got, err = siteKey(t.Context(), backup, "ams", r, machine.Pause); err != nil || string(got.Public()) != string(k.Public()) {
+		t.Errorf("from a backup it is another key: %v", err)
+	}
+	backup.from = other.path // of no interest any more
+	if got, err = siteKey(t.Context(), backup, "ams", r, machine.Pause); err != nil || string(got.Public()) != string(k.Public()) {
+		t.Errorf("with a file it is another key: %v", err)
+	}
+
+	// A backup is printed; a key as it is is not.
+	var out bytes.Buffer
+	if err := printSealed(&out, s.path); err != nil || !isSealed(out.Bytes()) || !bytes.Equal(out.Bytes(), text) {
+		t.Errorf("the backup is %q, %v", out.String(), err)
+	}
+	out.Reset()
+	if err := printSealed(&out, old.path); err == nil || out.Len() > 0 {
+		t.Errorf("a key that is not sealed is printed: %v", err)
+	}
 }

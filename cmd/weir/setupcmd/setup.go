@@ -60,7 +60,7 @@ func Command(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&s.federation, "federation", "", "federation's `NAME`")
 	f.StringVar(&s.organization, "organization", "", "organization's `NAME`")
 	f.StringVar(&s.site, "site", "", "site's `NAME`")
-	f.StringVar(&s.siteKey, "site-key", "", "`SECRET` with the site's key")
+	f.StringVar(&s.siteKey, "site-key", "", "`SECRET` with the site's key; empty: the gateway makes one, for its KMS")
 	f.StringVar(&s.objects, "objects", "", "`DIRECTORY` with objects to apply")
 	f.StringVar(&s.authority, "authority", "",
 		"`SECRET` with the federation's authority, made if it is not there; empty: issue nothing")
@@ -71,8 +71,7 @@ func Command(sh *cli.Shell) *cobra.Command {
 
 func (s *setup) run(ctx context.Context) error {
 	for _, f := range [][2]string{
-		{"namespace", s.namespace}, {"federation", s.federation}, {"organization", s.organization}, {"site", s.site}, {"site-key",
-			s.siteKey},
+		{"namespace", s.namespace}, {"federation", s.federation}, {"organization", s.organization}, {"site", s.site},
 	} {
 		if f[1] == "" {
 			return cli.Usage("setup: no --%s: the chart gives it", f[0])
@@ -82,8 +81,10 @@ func (s *setup) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.keepSiteKey(ctx); err != nil {
-		return err
+	if s.siteKey != "" {
+		if err := s.keepSiteKey(ctx); err != nil {
+			return err
+		}
 	}
 	if s.authority != "" {
 		if err := s.issuer().Ensure(ctx, wanted, pkicmd.AuthorityTime); err != nil {

@@ -16,8 +16,8 @@ func Command(sh *cli.Shell, connect access.Connector, more ...func(*cli.Shell, *
 	o := access.NewOpener(sh.Getenv, connect)
 	c := cli.Group(&cobra.Command{Use: "volume", Short: "Make, list and delete volumes, and say who may use and own them"},
 		createCommand(sh, o), listCommand(sh, o), deleteCommand(sh, o), undeleteCommand(sh, o), purgeCommand(sh, o),
-		admitCommand(sh, o), expelCommand(sh, o), transferCommand(sh, o), keysCommand(sh, o),
-		clientsCommand(sh, o), storesCommand(sh, o), snapshotCommand(sh, o), rollbackCommand(sh, o), trashCommand(sh, o))
+		transferCommand(sh, o), keysCommand(sh, o), clientsCommand(sh, o), storesCommand(sh, o), snapshotCommand(sh, o),
+		rollbackCommand(sh, o), trashCommand(sh, o))
 	for _, command := range more {
 		c.AddCommand(command(sh, o))
 	}

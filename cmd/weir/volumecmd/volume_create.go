@@ -19,17 +19,24 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
+	"github.com/weir-storage/weir/federation/snapshots"
 	"github.com/weir-storage/weir/federation/spec"
 )
 
 func createCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
-	var file string
+	var file, from string
 	var wait time.Duration
 	c := &cobra.Command{
 		Use: "create -f FILE", Short: "Make a volume from a volume.yaml", Args: cli.Args(cobra.NoArgs),
 		Long: "Makes the volume that FILE describes, and waits until it has a home. FILE - is the standard input.\n" +
-			"docs/reference/volume.md describes the file.",
-		Example: "  weir volume create -f volume.yaml",
+			"docs/reference/volume.md describes the file.\n\n" +
+			"With --from the volume begins with what another volume has now, or had in a snapshot. Its home\n" +
+			"copies that into it; until it has all, nobody can use it. The command waits, and tells how far it\n" +
+			"is. Typed again, it goes on where it was interrupted: do that, since only it notes that all is\n" +
+			"there, and has the snapshot dropped that it took. The other volume has to belong to your\n" +
+			"organization, and to no Kubernetes cluster.",
+		Example: "  weir volume create -f volume.yaml\n  weir volume create -f copy.yaml --from data\n" +
+			"  weir volume create -f copy.yaml --from data@before-upgrade",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if file == "" {
 				return cli.Usage("volume create: no -f: give the path of a volume.yaml, or - for the standard input")
@@ -47,24 +54,38 @@ func createCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 				return err
 			}
 			defer cl.Close()
-			v, err := create(c.Context(), cl, m, sh.Now(), sh.Random)
+			if c.Flags().Changed("from") {
+				if !c.Flags().Changed("wait") {
+					wait = fillWait
+				}
+				return createFrom(c.Context(), sh, cl, m, from, wait)
+			}
+			v, err := create(c.Context(), cl, m, nil, sh.Now(), sh.Random)
 			if err != nil {
 				return err
 			}
-			err = sh.Say("volume %s created\n  uuid   %s\n  sites  %s\n", v.Name, v.UUID, strings.Join(marked(v.Sites, v.Blind), ", "))
-			if err != nil || wait <= 0 {
-				return err
-			}
-			ctl, err := awaitHome(c.Context(), cl, v, wait)
-			if err != nil {
-				return err
-			}
-			return sh.Say("  home   %s (site %s), epoch %d\n", ctl.Home.Gateway, ctl.Home.Site, ctl.Epoch)
+			return created(c.Context(), sh, cl, v, wait)
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "`FILE` that describes the volume; - is the standard input")
-	c.Flags().DurationVar(&wait, "wait", 30*time.Second, "`TIME` to wait until the volume has a home; 0 does not wait")
+	c.Flags().StringVar(&from, "from", "", "`VOLUME` or VOLUME@SNAPSHOT that it begins with")
+	c.Flags().DurationVar(&wait, "wait", 30*time.Second,
+		"`TIME` to wait until the volume has a home, and with --from, all, for which it is "+fillWait.String()+
+			" if not said; 0 does not wait")
 	return c
+}
+
+// created says what was made, and waits until it has a home.
+func created(ctx context.Context, sh *cli.Shell, cl *access.Client, v federation.Volume, wait time.Duration) error {
+	err := sh.Say("volume %s created\n  uuid   %s\n  sites  %s\n", v.Name, v.UUID, strings.Join(marked(v.Sites, v.Blind), ", "))
+	if err != nil || wait <= 0 {
+		return err
+	}
+	ctl, err := awaitHome(ctx, cl, v, wait)
+	if err != nil {
+		return err
+	}
+	return sh.Say("  home   %s (site %s), epoch %d\n", ctl.Home.Gateway, ctl.Home.Site, ctl.Epoch)
 }
 
 func readManifest(in io.Reader, file string) ([]byte, error) {
@@ -90,9 +111,10 @@ func inManifest(file string, err error) error {
 	return errors.New(strings.Join(lines, "\n      "))
 }
 
-// create makes a volume.
+// create makes a volume. begins says what the volume with a UUID begins with; nil: with nothing.
 func create(
-	ctx context.Context, cl *access.Client, m spec.VolumeManifest, now time.Time, random io.Reader,
+	ctx context.Context, cl *access.Client, m spec.VolumeManifest, begins func(uuid string) (*snapshots.Source, error), now time.Time,
+	random io.Reader,
 ) (federation.Volume, error) {
 	var v federation.Volume
 	name := m.Metadata.Name
@@ -134,6 +156,11 @@ func create(
 	ring, _, err := keyring.New(v.UUID, wrap, random)
 	if err != nil {
 		return v, fmt.Errorf("create volume %s: %w", name, err)
+	}
+	if begins != nil {
+		if v.Source, err = begins(v.UUID); err != nil {
+			return v, err
+		}
 	}
 	_, err = cl.Registry.CreateVolume(ctx, v, ring)
 	switch {

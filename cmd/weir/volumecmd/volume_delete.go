@@ -47,6 +47,7 @@ func deleteCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 			if v, err = markDeleted(c.Context(), cl, a[0], v.UUID, sh.Now(), trash); err != nil {
 				return err
 			}
+			dropClone(c.Context(), sh, cl, v)
 			return sh.Say("volume %s is deleted since %s; its data and its name stay until it is purged, after %s\n", v.Name,
 				cli.Stamp(v.DeletedAt), cli.Stamp(v.PurgeAt()))
 		},
@@ -76,6 +77,9 @@ func markDeleted(ctx context.Context, cl *access.Client, name, uuid string, now 
 		if v.OwnerCluster != "" {
 			return v, fmt.Errorf("delete volume %s: it belongs to the cluster of site %s: "+
 				"delete its GeoVolume or PersistentVolumeClaim there, with reclaimPolicy Delete", name, v.OwnerSite)
+		}
+		if err := spared(ctx, cl, v); err != nil {
+			return v, err
 		}
 		if rev, err = shut(ctx, cl, rev, &v); err == nil {
 			v.Deleted, v.DeletedAt, v.PurgeAfter = true, now.UTC(), now.UTC().Add(trash)

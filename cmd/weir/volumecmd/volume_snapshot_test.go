@@ -13,7 +13,8 @@ import (
 	"github.com/weir-storage/weir/federation/snapshots"
 )
 
-// keeps plays the home of volumes: it takes and drops what their records say, at once.
+// keeps plays the home of volumes: it takes and drops what their records say, and fills volumes,
+// all at once.
 func keeps(t *testing.T, b *clitest.Bench, home federation.Member, has ...string) {
 	t.Helper()
 	all := map[string][]string{}
@@ -50,7 +51,7 @@ func keeps(t *testing.T, b *clitest.Bench, home federation.Member, has ...string
 			for _, n := range is {
 				w, _ := snapshots.Find(v.Snapshots, n)
 				r.All = append(r.All, snapshots.Snapshot{Name: n, UID: w.UID, State: snapshots.StateTaken, Time: clitest.Time,
-					Bytes: 1 << 20, Inodes: 7})
+					Bytes: 1 << 20, Inodes: 7, Snap: 5})
 			}
 			if v.Rollback != nil {
 				r.Rolled = &snapshots.Rolled{ID: v.Rollback.ID, State: snapshots.StateDone}
@@ -60,6 +61,9 @@ func keeps(t *testing.T, b *clitest.Bench, home federation.Member, has ...string
 				case v.Rollback.To == "@2":
 					r.Rolled.State, r.Rolled.Message = snapshots.StatePending, "no room"
 				}
+			}
+			if v.Source != nil {
+				r.Filled = &snapshots.Filled{Done: v.Name != "slow", Bytes: 512 << 10, Message: "no room"}
 			}
 			all[v.UUID] = is
 			return b.Registry.PutObserved(t.Context(), federation.Observed{Volume: v.UUID, Gateway: home.Gateway, Snapshots: r})

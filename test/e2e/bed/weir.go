@@ -31,8 +31,9 @@ func (b *Bed) Weir(ctx context.Context, site string, args ...string) (string, er
 	return out.String(), nil
 }
 
-// Create makes a volume from a manifest. It tries again while sites are still starting.
-func (b *Bed) Create(ctx context.Context, site, manifest string) error {
+// Create makes a volume from a manifest, with further flags of `weir volume create`. It waits for
+// sites that are still starting.
+func (b *Bed) Create(ctx context.Context, site, manifest string, more ...string) error {
 	f, err := os.CreateTemp(b.Stage.Dir(), "volume-*.yaml")
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func (b *Bed) Create(ctx context.Context, site, manifest string) error {
 	if err := b.AwaitSites(ctx); err != nil {
 		return err
 	}
-	if _, err = b.Weir(ctx, site, "volume", "create", "-f", filepath.Clean(f.Name())); err != nil {
+	if _, err = b.Weir(ctx, site, append([]string{"volume", "create", "-f", filepath.Clean(f.Name())}, more...)...); err != nil {
 		return err
 	}
 	var v struct {

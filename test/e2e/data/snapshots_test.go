@@ -41,10 +41,34 @@ func TestUsersRestoreFromSnapshots(t *testing.T) {
 	}
 	// Programs go through a snapshot as through any directory.
 	far.Do("cd /mnt/v/dir; find .snapshots/monday -type f | wc -l | grep -qx 2 && tar cf - .snapshots/monday | tar tf - | grep -q other")
+	madeOf(s, far)
 	if out, err := s.Bed.Weir(s.Ctx, "a", "volume", "snapshot", "drop", "v", "monday"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if got := s.guest.Do("ls /mnt/v/dir/.snapshots/monday 2>/dev/null || echo none"); got != "none" {
 		t.Errorf("after it was dropped it has %q", got)
+	}
+}
+
+// madeOf makes a volume of the snapshot, and one of the volume, and looks at them from another
+// site than the one that made them.
+func madeOf(s *scene, far *bed.Machine) {
+	s.T.Helper()
+	for from, want := range map[string]string{"v@monday": "before\nfile\nother", "v": "before\nfile\nnew\nother"} {
+		name := strings.ReplaceAll("of-"+from, "@", "-")
+		if err := s.Bed.Create(s.Ctx, "a", bed.Manifest(name, 2, "a"), "--from", from); err != nil {
+			s.T.Fatal(err)
+		}
+		dir, err := s.Bed.Site("b").Mount(s.Ctx, far.Guest, name)
+		if err != nil {
+			s.T.Fatal(err)
+		}
+		if got := far.Do("cd " + dir + "/dir && cat file && ls -A && echo more >> file && sync"); got != want {
+			s.T.Errorf("a volume made of %s has %q, want %q", from, got, want)
+		}
+	}
+	out, err := s.Bed.Weir(s.Ctx, "a", "volume", "snapshot", "list", "v")
+	if err != nil || strings.Contains(out, "clone-") || !strings.Contains(out, "monday") {
+		s.T.Errorf("afterwards the volume has the snapshots %q, %v", out, err)
 	}
 }

@@ -50,6 +50,7 @@ type Config struct {
 	Members       []string            // sites with a member of the registry; nil: all
 	Lends         map[string][]string // by site: to whom it lends copies; nil: each site to all
 	Stores        []string            // sites that run a store for other organizations, and the console
+	Snapshots     []string            // sites whose claims have VolumeSnapshots, by a controller of the chart
 }
 
 // Federated are clusters with Weir.
@@ -187,6 +188,11 @@ func (f *Federated) install(ctx context.Context, name string) (err error) {
 			return err
 		}
 	}
+	if slices.Contains(f.cfg.Snapshots, name) {
+		if err := f.Site(name).SnapshotKinds(ctx); err != nil {
+			return err
+		}
+	}
 	if mine.values, err = f.values(name); err != nil {
 		return err
 	}
@@ -292,6 +298,9 @@ csi:
 			"console: {enabled: true, url: https://weir.example.org, nodeSelector: %[3]s}\n",
 			s.Addr(), lentPort, host)
 		parts["lending"] = pki.PartStore
+	}
+	if slices.Contains(f.cfg.Snapshots, name) {
+		text += fmt.Sprintf("snapshots: {enabled: true, controller: {enabled: true, replicas: 1, nodeSelector: %s}}\n", host)
 	}
 	file := filepath.Join(f.dir, name+".yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -23,7 +23,7 @@ func TestInstalled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*hang)
 	defer cancel()
 	var err error
-	if f, err = Install(ctx, c, Config{Stores: []string{"b", "c"}}, t.Logf); err != nil {
+	if f, err = Install(ctx, c, Config{Stores: []string{"b", "c"}, Snapshots: []string{"a"}}, t.Logf); err != nil {
 		t.Fatal(err)
 	}
 	gomega.RegisterFailHandler(Fail)
@@ -38,6 +38,7 @@ var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
 	Context("a machine", preflight)
 	Context("a pool", pooled)
 	Context("volumes", volumes)
+	Context("snapshots of Kubernetes", snapshotted)
 	Context("a copy that is made", copied)
 	Context("who may use a volume, and how", access)
 	Context("room that is lent", lending)

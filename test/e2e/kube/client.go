@@ -125,6 +125,15 @@ func (s *Site) Apply(ctx context.Context, yaml string) error {
 	return err
 }
 
+// SnapshotKinds installs the kinds of snapshot.storage.k8s.io, as a cluster's administrator does.
+func (s *Site) SnapshotKinds(ctx context.Context) error {
+	definitions, err := exec.CommandContext(ctx, filepath.Join(s.c.root, "hack/snapshot-crds")).Output()
+	if err != nil {
+		return fmt.Errorf("find the kinds of snapshots: %w", err)
+	}
+	return s.Apply(ctx, string(definitions))
+}
+
 // Exec runs a command in the first container of a pod. pod is NAME in namespace default, or
 // NAMESPACE/NAME.
 func (s *Site) Exec(ctx context.Context, pod string, command ...string) (string, error) {

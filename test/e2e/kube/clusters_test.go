@@ -269,7 +269,8 @@ func testImages(t *testing.T, c *Clusters) {
 	}
 	add("weir", release.Image+":"+release.Version, "version")
 	for name, arg := range map[string]string{"etcd": "--version", "versitygw": "--version", "csi-attacher": "--version",
-		"csi-provisioner": "--version", "csi-resizer": "--version"} {
+		"csi-provisioner": "--version", "csi-resizer": "--version", "csi-snapshotter": "--version",
+		"snapshot-controller": "--version"} {
 		if err := c.Provide(bounded(t), ImageName(name)); err != nil {
 			t.Fatal(err)
 		}

@@ -29,6 +29,7 @@ func ImageName(name string) string { return registryName + "/" + name + ":dev" }
 //	pause                                       keeps a pod's namespaces alive
 //	app                                         busybox, guesttool; waits, unless a command is set
 //	csi-attacher csi-provisioner csi-resizer    sidecars
+//	csi-snapshotter snapshot-controller         one more, and what it works with
 //	etcd versitygw                              a registry of a federation, and a store
 //
 // Each image is made once per Clusters; its files stay where they are.
@@ -80,7 +81,7 @@ func (c *Clusters) makeImage(ctx context.Context, name string) (v1.Image, error)
 		// The shell ends on SIGTERM. A bare sleep would not: the kernel ignores the signal for a
 		// container's first process.
 		s.Entrypoint = []string{"/bin/sh", "-c", "trap exit TERM; sleep infinity & wait"}
-	case "etcd", "versitygw", "csi-attacher", "csi-provisioner", "csi-resizer":
+	case "etcd", "versitygw", "csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller":
 		var file string
 		file, err = c.program(name)
 		s.Files = map[string]string{"/" + name: file}

@@ -89,7 +89,8 @@ func Prepare(ctx context.Context, w io.Writer) (root, bin string, err error) {
 	if bin, err = stage.Prepare(ctx, root, w); err != nil {
 		return "", "", err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack/tools/build"), "kube", "node", "csi", "provisioner", "helm")
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack/tools/build"), "kube", "node", "csi", "provisioner", "snapshotter",
+		"helm")
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Run(); err != nil {
 		return "", "", fmt.Errorf("build programs of Kubernetes: %w", err)

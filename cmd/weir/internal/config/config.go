@@ -66,6 +66,8 @@ type Keys struct {
 // KMS is a plugin that seals the site's key.
 type KMS struct {
 	Endpoint string `json:"endpoint"` // unix:// and the path of its socket; empty: there is none
+	// From is a file with the key, sealed or not, which is taken while siteKey is not there.
+	From string `json:"from"`
 }
 
 // Tracing is where traces of requests go.

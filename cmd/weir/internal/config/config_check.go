@@ -80,6 +80,10 @@ func (c *Config) Check() error {
 	if e := c.Keys.KMS.Endpoint; e != "" && !strings.HasPrefix(e, "unix:///") {
 		p.Add("keys.kms.endpoint", e, "no path of a socket: write unix:///run/kms.sock, or leave it out")
 	}
+	if from := c.Keys.KMS.From; from != "" && (c.Keys.KMS.Endpoint == "" || from == c.SiteKey) {
+		p.Add("keys.kms.from", from, "it is a file that siteKey, sealed, takes the place of: write keys.kms.endpoint too, and another "+
+			"path than siteKey")
+	}
 	c.checkPools(&p)
 	if c.Capacity < 0 {
 		p.Add("capacity", c.Capacity,

@@ -145,6 +145,7 @@ func TestConfigProblems(t *testing.T) {
 			`registry.endpoints: "http://10.0.1.3:2379": some members are https`},
 		{"tls", "ca: ca.crt, ", "", `tls.ca: missing: write the path of the authority's certificate`},
 		{"siteKey", "siteKey: /var/lib/weir/site.key", "", `siteKey: missing: write a path`},
+		{"kms from nowhere", "siteKey:", "keys: {kms: {from: /etc/weir/old.key}}\nsiteKey:", `keys.kms.from: "/etc/weir/old.key"`},
 		{"kms", "siteKey:", "keys: {kms: {endpoint: /run/kms.sock}}\nsiteKey:", `keys.kms.endpoint: "/run/kms.sock": no path of a socket`},
 		{"pool", "path: pool, ", "", `pool.path: missing`},
 		{"pool size", "100Gi", "-1Gi", `pool.size: -1Gi: negative`},

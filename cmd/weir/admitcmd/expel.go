@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package volumecmd
+package admitcmd
 
 import (
 	"context"
@@ -12,7 +12,8 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 )
 
-func expelCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
+// ExpelCommand is `weir volume expel`.
+func ExpelCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	c := admissionCommand(sh, opener, new(admission), expel)
 	c.Use, c.Short = "expel NAME --site SITE --client ADDRESS", "End a client's right to use a volume"
 	c.Long = "Ends a client's right to use a volume, at the gateways of its site. The client's opens and\n" +

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package volumecmd
+// Package admitcmd has `weir volume admit` and `weir volume expel`: which clients may use a volume.
+package admitcmd
 
 import (
 	"cmp"
@@ -17,7 +18,8 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-func admitCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
+// Command is `weir volume admit`.
+func Command(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	var o admission
 	c := admissionCommand(sh, opener, &o, admit)
 	c.Use, c.Short = "admit NAME --site SITE --client ADDRESS", "Let a client of a site use a volume"
