@@ -31,7 +31,6 @@ type overwriting struct {
 	files  []volume.Handle
 	model  [][]byte
 	turns  int
-	noise  int64        // bytes that turns wrote
 	last   log.Position // up to where logged counts
 	logged int64
 	most   int64 // bytes that a store had at once, and that were not put in the last moment
@@ -44,7 +43,7 @@ const writers = 8
 func (o *overwriting) rule() checkpoints.Due {
 	n := o.part
 	p := uint64(n)
-	return checkpoints.Due{Bytes: (128 << 20) / n, Least: (32 << 20) / n, Shrunk: (32 << 20) / n, Segments: 64, Cost: 2,
+	return checkpoints.Due{Bytes: (128 << 20) / n, Least: (32 << 20) / n, Shrunk: (32 << 20) / n, Segments: 8,
 		Grace: time.Millisecond, Every: 200 * time.Millisecond,
 		Pack:    pack.Rule{Percent: 120, Spare: (64 << 20) / p, Write: (64 << 20) / p, Share: 20, Small: (4 << 20) / p, Merge: 64},
 		Rewrite: engine.RewriteRule{Percent: 108, Spare: (32 << 20) / p, Write: (16 << 20) / p, Share: 32}}
@@ -145,20 +144,12 @@ func (o *overwriting) grew() {
 	o.last = end
 }
 
-// turn has something happen, so that segments end and checkpoints are due. It writes so many
-// bytes, which are dead at the next one.
-func (o *overwriting) turn(n int) {
+// turn has something happen, so that segments end and checkpoints are due.
+func (o *overwriting) turn() {
 	o.t.Helper()
 	r := o.router("a", o.id)
-	cl := &client{name: fmt.Sprint("turn ", o.turns)}
-	h := file(o.t.(*testing.T), r, cl, "turn")
-	noise := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{3, byte(o.turns), byte(o.turns >> 8)}).Read(noise)
-	if _, err := r.Write(o.t.Context(), cl.next(), h, 0, noise, true); err != nil {
-		o.t.Fatal(err)
-	}
+	file(o.t.(*testing.T), r, &client{name: fmt.Sprint("turn ", o.turns)}, fmt.Sprint("turn ", o.turns%4))
 	o.turns++
-	o.noise += int64(n)
 	r.Copy().Replica.Roll()
 	o.grew()
 }
@@ -182,7 +173,7 @@ func (o *overwriting) compacted(plain int64) (is compacted) {
 		is.moved += p.Len
 	}
 	is.rewritten = o.at("a").copies.Checkpoints().Condition(o.id).Rewritten
-	is.logged = o.logged - plain - o.noise
+	is.logged = o.logged - plain
 	return is
 }
 
@@ -224,7 +215,7 @@ func TestOverwrite(t *testing.T) {
 	for _, site := range []string{"a", "b"} {
 		var is space.Store
 		o.until("space comes back at "+site, func() error {
-			o.turn(int(8 << 20 / part))
+			o.turn()
 			is = *o.spaceAt(site, o.id).Store
 			if is.Bytes > live*13/10+slack {
 				return fmt.Errorf("the store has %d bytes, %d are live: %+v", is.Bytes, live, is)
@@ -269,7 +260,7 @@ func TestOverwrite(t *testing.T) {
 	}
 	began = time.Now()
 	o.until("the stores are nearly empty", func() error {
-		o.turn(100)
+		o.turn()
 		for _, s := range []string{"a", "b"} {
 			if n := o.stored(s); n > (64<<20)/part {
 				return fmt.Errorf("%s has %d bytes", s, n)

@@ -38,8 +38,7 @@ func (k *Keeper) Condition(id string) Condition {
 	defer k.mu.Unlock()
 	last := k.last[id]
 	return Condition{Differs: last.differs, Alike: last.hashes[last.alike], Condemned: k.condemned[id],
-		Fetched: k.fetched[id], Packs: k.packBytes[id],
-		Rewritten: k.rewritten[id]}
+		Fetched: k.fetched[id], Packs: k.packBytes[id], Rewritten: k.rewritten[id]}
 }
 
 // Needed says which objects of checkpoints the site's store has for a reason.
