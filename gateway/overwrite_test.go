@@ -31,6 +31,7 @@ type overwriting struct {
 	files  []volume.Handle
 	model  [][]byte
 	turns  int
+	noise  int64        // bytes that turns wrote
 	last   log.Position // up to where logged counts
 	logged int64
 	most   int64 // bytes that a store had at once, and that were not put in the last moment
@@ -43,7 +44,7 @@ const writers = 8
 func (o *overwriting) rule() checkpoints.Due {
 	n := o.part
 	p := uint64(n)
-	return checkpoints.Due{Bytes: (128 << 20) / n, Least: (32 << 20) / n, Shrunk: (32 << 20) / n, Segments: 8,
+	return checkpoints.Due{Bytes: (128 << 20) / n, Least: (32 << 20) / n, Shrunk: (32 << 20) / n, Segments: 8, Cost: 2,
 		Grace: time.Millisecond, Every: 200 * time.Millisecond,
 		Pack:    pack.Rule{Percent: 120, Spare: (64 << 20) / p, Write: (64 << 20) / p, Share: 20, Small: (4 << 20) / p, Merge: 64},
 		Rewrite: engine.RewriteRule{Percent: 108, Spare: (32 << 20) / p, Write: (16 << 20) / p, Share: 32}}
@@ -144,12 +145,20 @@ func (o *overwriting) grew() {
 	o.last = end
 }
 
-// turn has something happen, so that segments end and checkpoints are due.
-func (o *overwriting) turn() {
+// turn has something happen, so that segments end and checkpoints are due. It writes n bytes: a
+// checkpoint is not due for less than twice what the one before takes.
+func (o *overwriting) turn(n int64) {
 	o.t.Helper()
 	r := o.router("a", o.id)
-	file(o.t.(*testing.T), r, &client{name: fmt.Sprint("turn ", o.turns)}, fmt.Sprint("turn ", o.turns%4))
+	cl := &client{name: fmt.Sprint("turn ", o.turns)}
+	h := file(o.t.(*testing.T), r, cl, "turn")
+	noise := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{3, byte(o.turns), byte(o.turns >> 8)}).Read(noise)
+	if _, err := r.Write(o.t.Context(), cl.next(), h, 0, noise, true); err != nil {
+		o.t.Fatal(err)
+	}
 	o.turns++
+	o.noise += n
 	r.Copy().Replica.Roll()
 	o.grew()
 }
@@ -173,7 +182,7 @@ func (o *overwriting) compacted(plain int64) (is compacted) {
 		is.moved += p.Len
 	}
 	is.rewritten = o.at("a").copies.Checkpoints().Condition(o.id).Rewritten
-	is.logged = o.logged - plain
+	is.logged = o.logged - o.noise - plain
 	return is
 }
 
@@ -215,7 +224,7 @@ func TestOverwrite(t *testing.T) {
 	for _, site := range []string{"a", "b"} {
 		var is space.Store
 		o.until("space comes back at "+site, func() error {
-			o.turn()
+			o.turn((2 << 20) / part)
 			is = *o.spaceAt(site, o.id).Store
 			if is.Bytes > live*13/10+slack {
 				return fmt.Errorf("the store has %d bytes, %d are live: %+v", is.Bytes, live, is)
@@ -260,7 +269,7 @@ func TestOverwrite(t *testing.T) {
 	}
 	began = time.Now()
 	o.until("the stores are nearly empty", func() error {
-		o.turn()
+		o.turn(100)
 		for _, s := range []string{"a", "b"} {
 			if n := o.stored(s); n > (64<<20)/part {
 				return fmt.Errorf("%s has %d bytes", s, n)
