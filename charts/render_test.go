@@ -104,6 +104,7 @@ func decode(t *testing.T, text string) []runtime.Object {
 	s.AddKnownTypeWithName(certManager.WithKind("Certificate"), &certificate{})
 	s.AddKnownTypeWithName(certManager.WithKind("Issuer"), &issuer{})
 	s.AddKnownTypeWithName(snapshotting.WithKind("VolumeSnapshotClass"), &snapshotClass{})
+	s.AddKnownTypeWithName(grouping.WithKind("VolumeGroupSnapshotClass"), &groupClass{})
 	s.AddKnownTypeWithName(monitoring.WithKind("ServiceMonitor"), &serviceMonitor{})
 	s.AddKnownTypeWithName(monitoring.WithKind("PrometheusRule"), &prometheusRule{})
 	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensions.AddToScheme, v1alpha1.AddToScheme} {

@@ -4,6 +4,7 @@ package charts
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,10 @@ import (
 )
 
 // Kinds of external-snapshotter: the fields that the chart uses.
-var snapshotting = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
+var (
+	snapshotting = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
+	grouping     = schema.GroupVersion{Group: "groupsnapshot.storage.k8s.io", Version: "v1"}
+)
 
 type snapshotClass struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -30,7 +34,13 @@ type snapshotClass struct {
 	DeletionPolicy    string `json:"deletionPolicy"`
 }
 
+type groupClass struct {
+	snapshotClass `json:",inline"`
+	Parameters    map[string]string `json:"parameters"`
+}
+
 func (c *snapshotClass) DeepCopyObject() runtime.Object { d := *c; return &d }
+func (c *groupClass) DeepCopyObject() runtime.Object    { d := *c; return &d }
 
 // A site whose claims have VolumeSnapshots has a sidecar for them, with its rights, and a class; a
 // site that does not want them has nothing of it, and nobody has the snapshot controller unasked.
@@ -84,6 +94,38 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
+// Groups are taken by a class that says what they are, and nobody looks at them unasked.
+func TestGroupSnapshots(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		all := render(t, trial("--set", fmt.Sprintf("snapshots.enabled=true,snapshots.controller.enabled=true,snapshots.groups.enabled=%v,"+
+			"snapshots.groups.className=together", on))...)
+		classes := of[groupClass](all)
+		if len(classes) > 0 != on || on && (classes[0].Name != "together" || classes[0].Driver != v1alpha1.Driver ||
+			classes[0].Parameters["consistency"] != "PerVolume" || classes[0].DeletionPolicy != "Delete") {
+			t.Errorf("groups %v: classes %+v", on, classes)
+		}
+		gates := 0
+		for _, w := range workloads(all) {
+			for _, c := range w.pod.Spec.Containers {
+				if slices.Contains(c.Args, fmt.Sprintf("--feature-gates=CSIVolumeGroupSnapshot=%v", on)) {
+					gates++
+				}
+			}
+		}
+		if gates != 2 {
+			t.Errorf("groups %v: %d programs know it, want the snapshotter and the snapshot controller", on, gates)
+		}
+		for _, r := range of[rbacv1.ClusterRole](all) {
+			got := map[string]bool{}
+			rights(got, r.Rules...)
+			if want := on && (r.Name == "weir-csi-sidecars" || r.Name == "weir-snapshot-controller"); want !=
+				got[grouping.Group+" volumegroupsnapshotcontents patch"] {
+				t.Errorf("groups %v: %s may change VolumeGroupSnapshotContents: %v", on, r.Name, !want)
+			}
+		}
+	}
+}
+
 // snapshotKinds: a cluster without the kinds of snapshots is told so, with what to do; then it gets
 // them, which the other tests here need.
 func (c cluster) snapshotKinds(t *testing.T) {
@@ -93,6 +135,10 @@ func (c cluster) snapshotKinds(t *testing.T) {
 	if err == nil || !strings.Contains(stderr, "snapshots.enabled: the cluster has no kinds of snapshot.storage.k8s.io/v1") ||
 		!strings.Contains(stderr, "snapshots.controller.enabled=true") {
 		t.Errorf("helm install without the kinds of snapshots: %v: %s", err, stderr)
+	}
+	_, stderr, err = run(t, append(install, "--set", "snapshots.enabled=false,snapshots.groups.enabled=true")...)
+	if err == nil || !strings.Contains(stderr, "snapshots.groups.enabled: snapshots.enabled is false") {
+		t.Errorf("helm install with groups alone: %v: %s", err, stderr)
 	}
 	definitions, err := exec.CommandContext(t.Context(), "../hack/snapshot-crds").Output()
 	if err != nil {
@@ -115,7 +161,7 @@ func (c cluster) snapshotKinds(t *testing.T) {
 			return !isEstablished(d)
 		})
 	}
-	if _, stderr, err := run(t, install...); err != nil {
+	if _, stderr, err := run(t, append(install, "--set", "snapshots.groups.enabled=true")...); err != nil {
 		t.Errorf("helm install with the kinds of snapshots: %v: %s", err, stderr)
 	}
 }

@@ -104,7 +104,7 @@ func (r *contents) onlyLag(before *v1alpha1.GeoVolumeContent, c *content) time.D
 // used, and the messages that say so.
 func steady(s v1alpha1.GeoVolumeContentStatus) v1alpha1.GeoVolumeContentStatus {
 	s = *s.DeepCopy()
-	s.Lag, s.Progress, s.Used, s.Held = "", "", nil, nil
+	s.Lag, s.Progress, s.Used, s.Held, s.Files = "", "", nil, nil, ""
 	for i := range s.Replicas {
 		s.Replicas[i].Lag, s.Replicas[i].Progress, s.Replicas[i].LagBytes = "", "", nil
 	}

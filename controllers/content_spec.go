@@ -113,7 +113,7 @@ func observed(c *content, v *plan.View) {
 		s.Claims = append(s.Claims, plan.ClaimName(claim))
 	}
 	s.Home, s.Replicas, s.Copies, s.Lag, s.Progress, s.Used = v.Home, v.Replicas, v.Copies, v.Lag, v.Progress, plan.Quantity(v.Used)
-	s.Stores, s.Held = v.Stores, nil
+	s.Stores, s.Held, s.Files = v.Stores, nil, v.Files
 	if v.Held != nil {
 		s.Held = plan.Quantity(*v.Held)
 	}

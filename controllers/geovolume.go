@@ -203,7 +203,8 @@ func (r *geoVolumes) show(ctx context.Context, before *v1alpha1.GeoVolume, g *ge
 	if g.content != nil {
 		c := g.content.Status
 		s.Home, s.Copies, s.Lag, s.Progress, s.Used, s.Held = c.Home.Site, c.Copies, c.Lag, c.Progress, c.Used, c.Held
-		s.Key = c.Key
+		s.Key, s.Files = c.Key, c.Files
+		s.Scrubbed, s.Damaged = plan.Scrubbed(c.Replicas)
 		if c.Snapshots != nil {
 			s.Snapshots = &c.Snapshots.Count
 		}

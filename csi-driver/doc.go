@@ -25,7 +25,7 @@
 //
 // # Rules
 //
-// Comments refer to these rules as csi-1 to csi-10.
+// Comments refer to these rules as csi-1 to csi-11.
 //
 //  1. CreateVolume writes a Content and waits until it is Ready. DeleteVolume deletes the Content
 //     and waits until it is gone. The operator does all that is between. A creation that failed for
@@ -59,6 +59,10 @@
 //     CreateSnapshot makes one in the namespace of a claim on the volume, under a name that follows
 //     from the name in the request, and waits until the operator says that it is taken. A volume of
 //     which it took a snapshot is not deleted before that is.
+//  11. The snapshots of a group are GeoVolumeSnapshots that carry its ID and the list of its
+//     volumes. There is one for each volume or for none, but for a moment: a call that finds less
+//     drops that and begins anew. Each is of its volume at one moment, and those moments differ
+//     (ADR 61). A group is deleted as a whole.
 //
 // # Codes
 //

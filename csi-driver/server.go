@@ -145,6 +145,12 @@ func about(q any) []any {
 	if m, ok := q.(interface{ GetSnapshotId() string }); ok {
 		add("snapshot", m.GetSnapshotId())
 	}
+	if m, ok := q.(interface{ GetSourceVolumeIds() []string }); ok {
+		add("volumes", strings.Join(m.GetSourceVolumeIds(), ","))
+	}
+	if m, ok := q.(interface{ GetGroupSnapshotId() string }); ok {
+		add("group", m.GetGroupSnapshotId())
+	}
 	if m, ok := q.(interface{ GetNodeId() string }); ok {
 		add("node", m.GetNodeId())
 	}

@@ -119,8 +119,11 @@ func (t *tx) account(bytes, inodes int64) error {
 	}
 	a.Bytes += uint64(bytes)
 	a.Inodes += uint64(inodes)
-	if bytes > 0 && a.Bytes > t.engine.room.bytes.Load() || inodes > 0 && a.Inodes > t.engine.room.inodes.Load() {
-		return volume.ErrNoSpace
+	if room := t.engine.room.bytes.Load(); bytes > 0 && a.Bytes > room {
+		return fmt.Errorf("the volume would have more than the %d bytes that it may have: %w", room, volume.ErrNoSpace)
+	}
+	if room := t.engine.room.inodes.Load(); inodes > 0 && a.Inodes > room {
+		return fmt.Errorf("the volume has the %d files that it may have: %w", room, volume.ErrNoSpace)
 	}
 	t.used = &a
 	return nil

@@ -7,8 +7,10 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/weir-storage/weir/federation/paper"
 	"github.com/weir-storage/weir/federation/quantity"
 	"github.com/weir-storage/weir/federation/snapshots"
+	"github.com/weir-storage/weir/federation/upkeep"
 )
 
 // Access is what an admitted client may do.
@@ -117,10 +119,13 @@ type Observed struct {
 	Replicas   []ObservedReplica `json:"replicas,omitempty"`
 	Stores     []ObservedStore   `json:"stores,omitempty"`
 	Used       Bytes             `json:"used"`
+	Files      uint64            `json:"files,omitempty"` // inodes in use; 0: an older program
 	// Held is how much only snapshots hold, which Used does not count; nil: it is not known.
 	Held *Bytes `json:"held,omitempty"`
 	// Snapshots are the volume's; nil: the home does not know yet.
 	Snapshots *snapshots.Report `json:"snapshots,omitempty"`
+	// Scrub is how the gateway's own copy is, home or not; nil: it has not been read again yet.
+	Scrub *upkeep.Scrubbed `json:"scrub,omitempty"`
 	// Opening says why the gateway, which is home, has not opened its copy yet; empty: it has, or
 	// is an older program. At and the figures are then those of before.
 	Opening string `json:"opening,omitempty"`
@@ -150,16 +155,7 @@ type ObservedReplica struct {
 }
 
 // ObservedStore is how far a lent store has a volume's log, as the home sees it.
-type ObservedStore struct {
-	Agreement string `json:"agreement"`
-	Site      string `json:"site"` // of its host
-	// Whole: it has every segment that is sealed and committed.
-	Whole      bool    `json:"whole,omitempty"`
-	LagBytes   int64   `json:"lagBytes"`
-	LagSeconds float64 `json:"lagSeconds"`
-	// Problem says why it gets no more; empty: it does, or has everything.
-	Problem string `json:"problem,omitempty"`
-}
+type ObservedStore = paper.Filled
 
 // Progress is how far a copy has come that catches up with its home's log.
 type Progress = quantity.Progress

@@ -5,6 +5,7 @@ package federation
 import (
 	"github.com/weir-storage/weir/federation/encryption"
 	"github.com/weir-storage/weir/federation/snapshots"
+	"github.com/weir-storage/weir/federation/upkeep"
 	"github.com/weir-storage/weir/federation/users"
 )
 
@@ -22,6 +23,9 @@ type VolumeSpec struct {
 	Snapshots   snapshots.Policy  `json:"snapshots,omitzero"`
 	Trash       snapshots.Trash   `json:"trash,omitzero"`
 	Encryption  encryption.Policy `json:"encryption,omitzero"`
+	Quota       upkeep.Quota      `json:"quota,omitzero"`
+	Scrub       upkeep.Scrub      `json:"scrub,omitzero"`
+	Compaction  upkeep.Compaction `json:"compaction,omitzero"`
 }
 
 // Replication says how many copies there are and where they may be.

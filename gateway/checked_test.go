@@ -280,7 +280,11 @@ func (c *cluster) edit(site, id string, change func(s *meta.Store) []segment.Op)
 // TestCheckOfMetadata: a wrong count of what is used is set right by the home, and by nobody else.
 // A copy that lost an inode is told with the path.
 func TestCheckOfMetadata(t *testing.T) {
-	c := newClusterOf(t, time.Second, "a", "b")
+	c := newCluster(t)
+	c.look = time.Hour // no home counts again by itself
+	for _, s := range []string{"a", "b"} {
+		c.add(s)
+	}
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
 	c.fill("a", id, 0, 6)
 	miscount := func(s *meta.Store) []segment.Op {
@@ -433,5 +437,82 @@ func TestDamagedMetadataAreMadeAnew(t *testing.T) {
 			c.damages(c.checked("b", id, true, false))
 			filled(t, c.router("b", id), 20, 34)
 		})
+	}
+}
+
+// TestADamagedHomeIsFound: a home makes a checkpoint of damaged metadata. Another copy that has its
+// own made anew from the log differs again. When it is home, the damaged one is made anew from what
+// it has.
+func TestADamagedHomeIsFound(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour}
+	for _, s := range []string{"a", "b"} {
+		c.add(s)
+	}
+	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
+	c.fill("a", id, 0, 30)
+	c.whole("a", id, "b")
+	c.checkpointed("b", id, 0)
+	a, err := c.router("b", id).Lookup(t.Context(), volume.Request{}, volume.Root, "file 25")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.edit("a", id, func(*meta.Store) []segment.Op {
+		return []segment.Op{{Kind: segment.Delete, Key: meta.InodeKey(a.Handle.Ino)}}
+	})
+	leads := func(site string) {
+		t.Helper()
+		c.until(site+" is home", func() error {
+			for _, s := range c.order {
+				is := c.at(s).copies.Copy(id)
+				if is == nil {
+					return fmt.Errorf("no copy is open at %s", s)
+				}
+				if _, ok := is.Leading(); ok && s == site {
+					return nil
+				} else if ok {
+					is.Replica.Move("g" + site)
+				}
+			}
+			return errors.New("it is not")
+		})
+	}
+	at, last := 30, uint64(0)
+	differs := func(home, other string) {
+		t.Helper()
+		c.until(other+" has another checkpoint than its home", func() error {
+			is := c.at(other).copies.Checkpoints().Condition(id)
+			if is.Differs > last {
+				last = is.Differs
+				return nil
+			}
+			c.fill(home, id, at, at+6)
+			at += 6
+			return fmt.Errorf("it is %+v", is)
+		})
+	}
+	leads("a")
+	differs("a", "b")
+	r := c.checked("b", id, false, true)
+	c.damages(r, "metadata Checkpoint true")
+	c.whole("a", id, "b")
+	filled(t, c.router("b", id), 26, 30)
+	differs("a", "b") // so it is the home that is damaged
+	if r := c.checked("a", id, false, true); r.Left() == 0 || !strings.Contains(r.Damage[0].Advice, "weir failover") {
+		t.Errorf("at the home: %+v", r.Damage)
+	}
+	leads("b")
+	differs("b", "a")
+	if is := c.at("a").copies.Checkpoints().Condition(id); is.Alike != [32]byte{} {
+		t.Errorf("a made %x as another home did", is.Alike)
+	}
+	if r := c.checked("a", id, false, true); r.Left() != 0 || len(r.Damage) == 0 {
+		t.Errorf("at the former home: %+v", r.Damage)
+	}
+	c.damages(c.checked("a", id, false, false))
+	c.damages(c.checked("b", id, false, false))
+	if _, err := c.router("a", id).Lookup(t.Context(), volume.Request{}, volume.Root, "file 25"); err != nil {
+		t.Error(err)
 	}
 }

@@ -75,6 +75,7 @@ type cluster struct {
 	of     string            // organization of gateways that start; empty: org- and the site
 	lent   *lentRooms        // not nil: stores that others lend to gateways that start
 	due    checkpoints.Due   // of gateways that start
+	look   time.Duration     // how often they look what to read again; 0: as usual
 	source *snapshots.Source // of volumes that are made; nil: they begin empty
 	own    bool              // gateways that start lend nothing to others
 }
@@ -226,7 +227,7 @@ func (c *cluster) start(site string) {
 		StateDir: filepath.Join(c.dir, site, "clients"), Credentials: creds, SiteKey: n.key,
 		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease, Lends: lends,
 		AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
-		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer, CacheBytes: c.memory, Checkpoints: c.due,
+		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer, CacheBytes: c.memory, Checkpoints: c.due, ScrubEvery: c.look,
 	})
 	fail(err)
 	ctx, stop := context.WithCancel(context.Background())

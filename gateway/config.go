@@ -68,6 +68,7 @@ type Config struct {
 	Slow        time.Duration   // operations of clients that take as long are logged; 0: none is
 	Tracer      Tracer          // nil: nobody follows requests
 	Checkpoints checkpoints.Due // when they are made; zero: as usual
+	ScrubEvery  time.Duration   // how often it is looked what to read again; zero: as usual
 	// Diagnostics are files of the process for a support bundle, besides the gateway's own.
 	Diagnostics []Diagnostic
 }

@@ -166,10 +166,10 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	g.expeller = admission.NewExpeller(cfg.Site, g.view, g.nfs, cfg.Logger)
 	g.snapshots = snapshots.New(snapshots.Config{View: g.view, Copies: g.copies, Routers: g.routers, Now: cfg.Now, Timers: cfg.Timers,
 		Logger: cfg.Logger})
-	g.scrubber = scrub.New(scrub.Config{View: g.view, Copies: g.copies, Timers: cfg.Timers, Rand: cfg.Rand, Tell: cfg.Meters.Scrubbed,
-		Logger: cfg.Logger})
+	g.scrubber = scrub.New(scrub.Config{Gateway: cfg.Name, View: g.view, Copies: g.copies, Registry: cfg.Registry, Timers: cfg.Timers,
+		Rand: cfg.Rand, Tell: cfg.Meters.Scrubbed, Logger: cfg.Logger, LookEvery: cfg.ScrubEvery})
 	g.reporter = report.New(report.Config{Gateway: cfg.Name, View: g.view, Copies: g.copies, Peers: g.peers, Registry: cfg.Registry,
-		Snapshots: g.snapshots.Report, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
+		Snapshots: g.snapshots.Report, Scrubs: g.scrubber, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
 	g.mover = moving.New(moving.Config{Self: g.self, Organization: cfg.Organization, Promise: cfg.Promise, View: g.view,
 		Registry: cfg.Registry, Copies: g.copies, Peers: g.peers, Reporter: g.reporter, Timers: cfg.Timers, Logger: cfg.Logger,
 		Seal: signed.New(cfg.Credentials, nil, nil), Now: cfg.Now})

@@ -104,6 +104,10 @@ type GeoVolumeContentStatus struct {
 	// not known.
 	// +optional
 	Held *resource.Quantity `json:"held,omitempty"`
+	// How many files it holds, directories and what is in its trash included, and how many it may
+	// hold if its policy says so: 1200/5000.
+	// +optional
+	Files string `json:"files,omitempty"`
 	// Where writes are put in order now.
 	// +optional
 	Home VolumeHome `json:"home,omitzero"`
@@ -179,6 +183,13 @@ type Replica struct {
 	// How far it has come, if it catches up: part, rate and time left.
 	// +optional
 	Progress string `json:"progress,omitempty"`
+	// When its gateway had read all of it again, the last time.
+	// +optional
+	Scrubbed *metav1.Time `json:"scrubbed,omitempty"`
+	// How many segments of it are damaged and in no other copy in reach, and how many things are
+	// wrong with its metadata; see its gateway's log, or `weir fsck`.
+	// +optional
+	Damaged *int32 `json:"damaged,omitempty"`
 }
 
 // StoreReplica is what a lent store has of a volume.
@@ -215,6 +226,7 @@ type StoreReplica struct {
 // +kubebuilder:printcolumn:name="Snapshots",type=integer,JSONPath=`.status.snapshots.count`,priority=1
 // +kubebuilder:printcolumn:name="Used",type=string,JSONPath=`.status.used`,priority=1
 // +kubebuilder:printcolumn:name="Held",type=string,JSONPath=`.status.held`,priority=1
+// +kubebuilder:printcolumn:name="Files",type=string,JSONPath=`.status.files`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')",message="a GeoVolumeContent's name is its volume's UUID: to make a volume, create a GeoVolume, or a PersistentVolumeClaim with a StorageClass of csi.weir.dev"
 type GeoVolumeContent struct {

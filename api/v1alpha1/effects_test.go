@@ -85,6 +85,11 @@ var effects = map[string][2]string{
 	"VolumePolicy.encryption.rotateEvery":   {"another data key follows", "gateway TestKeysFollow"},
 	"VolumePolicy.encryption.rotation":      {"another data key follows", "gateway TestKeysFollow"},
 	"VolumePolicy.encryption.erase":         {"a purge destroys the keys", "gateway TestErasedVolume"},
+	"VolumePolicy.quota.files":              {"how many files it may hold", "gateway TestQuotaOfFiles"},
+	"VolumePolicy.scrub.every":              {"how often copies are read", "gateway/scrub TestScrubByPolicy"},
+	"VolumePolicy.scrub.rate":               {"how fast copies are read", "gateway/scrub TestScrubByPolicy"},
+	"VolumePolicy.compaction.rate":          {"how fast blocks move", "gateway/checkpoints TestPaceOfPacks"},
+	"VolumePolicy.compaction.hours":         {"when blocks move", "gateway TestCompactionByPolicy"},
 	"VolumePolicy.encryption.acceptOneSite": {"one copy is accepted", "federation/spec TestStories"},
 
 	"VolumePolicy.replication.copies":             {"how many sites have a copy", "controllers/plan TestPlace"},
@@ -185,7 +190,8 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 			switch f.Type {
 			case reflect.TypeFor[*Replication](), reflect.TypeFor[*Durability](), reflect.TypeFor[*Consistency](),
 				reflect.TypeFor[*Cache](), reflect.TypeFor[*Home](), reflect.TypeFor[*Clients](), // of a grant too
-				reflect.TypeFor[*Snapshots](), reflect.TypeFor[*Trash](), reflect.TypeFor[*Encryption]():
+				reflect.TypeFor[*Snapshots](), reflect.TypeFor[*Trash](), reflect.TypeFor[*Encryption](),
+				reflect.TypeFor[*VolumeQuota](), reflect.TypeFor[*Scrub](), reflect.TypeFor[*Compaction]():
 				next = "VolumePolicy." + name
 			}
 			walk(next, f.Type)

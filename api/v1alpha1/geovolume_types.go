@@ -33,7 +33,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.import) || has(self.size)",message="size is missing: write how much the volume may hold, such as 10Gi; or name another site's volume in import"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.size)",message="size is the owner's to set: an import has only import, access and cache; remove size"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.policy)",message="policy is the owner's to set: an import has only import, access and cache; remove policy"
-// +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home) && !has(self.clients) && !has(self.snapshots) && !has(self.trash) && !has(self.encryption))",message="replication, durability, consistency, home, clients, snapshots, trash and encryption are the owner's to set: an import has only import, access and cache; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home) && !has(self.clients) && !has(self.snapshots) && !has(self.trash) && !has(self.encryption) && !has(self.quota) && !has(self.scrub) && !has(self.compaction))",message="replication, durability, consistency, home, clients, snapshots, trash, encryption, quota, scrub and compaction are the owner's to set: an import has only import, access and cache; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.cache) || (!has(self.cache.blockSize) && !has(self.cache.compression))",message="cache.blockSize and cache.compression are the owner's to set: an import's cache is what its own site keeps; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.grants)",message="grants are the owner's to give: an import has only import, access and cache; remove grants"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.reclaimPolicy) || self.reclaimPolicy == 'Retain'",message="deleting an import never deletes the volume: remove reclaimPolicy"
@@ -81,7 +81,7 @@ type GeoVolumeSpec struct {
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// How many copies there are, and at which sites. In this field and the seven after it, what is
+	// How many copies there are, and at which sites. In this field and the eleven after it, what is
 	// given comes before what the VolumePolicy says.
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
@@ -110,6 +110,15 @@ type GeoVolumeSpec struct {
 	// When the volume's data keys are replaced.
 	// +optional
 	Encryption *Encryption `json:"encryption,omitempty"`
+	// How many files the volume may hold.
+	// +optional
+	Quota *VolumeQuota `json:"quota,omitempty"`
+	// How often gateways read again what they have.
+	// +optional
+	Scrub *Scrub `json:"scrub,omitempty"`
+	// How fast and when room that is not used any more comes back.
+	// +optional
+	Compaction *Compaction `json:"compaction,omitempty"`
 }
 
 // VolumeSource is what a volume begins with. This cluster has to own the other volume, and the new
@@ -198,6 +207,17 @@ type GeoVolumeStatus struct {
 	// How much only snapshots hold, which the size does not count; not there if that is not known.
 	// +optional
 	Held *resource.Quantity `json:"held,omitempty"`
+	// How many files the volume holds, directories and what is in its trash included, and how many
+	// it may hold if its policy says so: 1200/5000.
+	// +optional
+	Files string `json:"files,omitempty"`
+	// When each of the copies had been read again; of several times it is the earliest. It is not
+	// there while one has not been read yet.
+	// +optional
+	Scrubbed *metav1.Time `json:"scrubbed,omitempty"`
+	// How much damage gateways found in copies that no other copy could heal; see `weir fsck`.
+	// +optional
+	Damaged *int32 `json:"damaged,omitempty"`
 	// The volume's newest data key: what is written is sealed with it a moment later.
 	// +optional
 	Key *VolumeKey `json:"key,omitempty"`
@@ -221,12 +241,15 @@ type GeoVolumeStatus struct {
 // +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.capacity`
 // +kubebuilder:printcolumn:name="Used",type=string,JSONPath=`.status.used`
+// +kubebuilder:printcolumn:name="Files",type=string,JSONPath=`.status.files`
 // +kubebuilder:printcolumn:name="Snapshots",type=integer,JSONPath=`.status.snapshots`
 // +kubebuilder:printcolumn:name="Held",type=string,JSONPath=`.status.held`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.status.federationName`,priority=1
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.status.owner`,priority=1
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policy`,priority=1
+// +kubebuilder:printcolumn:name="Scrubbed",type=date,JSONPath=`.status.scrubbed`,priority=1
+// +kubebuilder:printcolumn:name="Damaged",type=integer,JSONPath=`.status.damaged`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="a GeoVolume's name is a DNS label: at most 63 lower-case letters, digits and '-'"
 type GeoVolume struct {

@@ -39,6 +39,15 @@ type VolumePolicySpec struct {
 	// When the volume's data keys are replaced.
 	// +optional
 	Encryption Encryption `json:"encryption,omitzero"`
+	// How many files the volume may hold.
+	// +optional
+	Quota VolumeQuota `json:"quota,omitzero"`
+	// How often gateways read again what they have.
+	// +optional
+	Scrub Scrub `json:"scrub,omitzero"`
+	// How fast and when room that is not used any more comes back.
+	// +optional
+	Compaction Compaction `json:"compaction,omitzero"`
 }
 
 // Squash is which users of clients are nobody.
@@ -427,16 +436,6 @@ type Pin struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Sites []SiteName `json:"sites,omitempty"`
-}
-
-// Home says where the volume should be at home.
-type Home struct {
-	// Sites, best first. The first that has a copy is where a volume begins. Live: it counts when a
-	// site is chosen the next time; a change moves no home.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	PreferredSites []SiteName `json:"preferredSites,omitempty"`
 }
 
 // VolumePolicyStatus says who uses the policy.

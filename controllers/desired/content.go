@@ -39,6 +39,9 @@ func Content(g *v1alpha1.GeoVolume, site, name string) v1alpha1.GeoVolumeContent
 	override(&o.Snapshots, s.Snapshots)
 	override(&o.Trash, s.Trash)
 	override(&o.Encryption, s.Encryption)
+	override(&o.Quota, s.Quota)
+	override(&o.Scrub, s.Scrub)
+	override(&o.Compaction, s.Compaction)
 	if !apiequality.Semantic.DeepEqual(o, v1alpha1.VolumePolicySpec{}) {
 		out.Overrides = &o
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/federation/upkeep"
 	"github.com/weir-storage/weir/federation/view"
 )
 
@@ -264,6 +265,15 @@ func (m *Mirror) Concerns(v *view.Volume) bool {
 	return false
 }
 
+// scrubs are what gateways reported of their own copies.
+func scrubs(v *view.Volume) map[string]*upkeep.Scrubbed {
+	out := map[string]*upkeep.Scrubbed{}
+	for gateway, o := range v.Observed {
+		out[gateway] = o.Scrub
+	}
+	return out
+}
+
 // Look returns what is shown of a volume; v is nil when nothing is known of it.
 func (m *Mirror) Look(v *view.Volume) plan.View {
 	if v == nil || v.Record == nil {
@@ -278,6 +288,6 @@ func (m *Mirror) Look(v *view.Volume) plan.View {
 			}
 			return out
 		},
-		Lost: m.IsLost,
+		Lost: m.IsLost, Scrubs: scrubs(v),
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/snapshots"
+	"github.com/weir-storage/weir/federation/upkeep"
 )
 
 // Seen is what the registry says about a volume.
@@ -26,6 +27,8 @@ type Seen struct {
 	Gateways func(site string) []string
 	// Lost reports whether a person declared the site lost, or its organization was expelled.
 	Lost func(site string) bool
+	// Scrubs are what gateways reported of their own copies, by name.
+	Scrubs map[string]*upkeep.Scrubbed
 }
 
 // View is what status shows of a volume.
@@ -39,6 +42,8 @@ type View struct {
 	Used     federation.Bytes
 	// Held is how much only snapshots hold; nil: not known.
 	Held *federation.Bytes
+	// Files is how many there are, and may be; empty: not known.
+	Files string
 	// Snapshots is what the home reported of them; nil: nothing yet. It is not to be modified.
 	Snapshots *snapshots.Report
 	// Ready and Protected are the conditions.
@@ -66,7 +71,7 @@ const replicaUnknown = "Unknown"
 func Look(s Seen) View {
 	v := View{InForce: true}
 	if o := s.Observed; o != nil {
-		v.Used, v.Snapshots = coarse(o.Used), o.Snapshots
+		v.Used, v.Snapshots, v.Files = coarse(o.Used), o.Snapshots, files(o.Files, s.Volume.Spec.Quota)
 		if o.Held != nil {
 			v.Held = ptr(coarse(*o.Held))
 		}
@@ -212,6 +217,7 @@ func (v *View) replicas(s Seen, homeAlive bool) (good int, missing []string) {
 		if o, ok := s.observed(site); ok && r.Progress != "" && o.Progress.Total-o.Progress.Copied >= most {
 			v.Progress, most = r.Progress, o.Progress.Total-o.Progress.Copied
 		}
+		s.scrubbed(&r)
 		v.Replicas = append(v.Replicas, r)
 		if i >= len(s.Volume.Sites) {
 			continue // it is leaving, and does not count

@@ -64,6 +64,7 @@ func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpe
 		Trash:      snapshots.Trash{Keep: span(m.Trash.Keep)},
 		Encryption: encryptionOf(m.Encryption),
 	}}
+	upkeepOf(m, &out.Spec)
 	if m.Cache.Pool != nil {
 		out.Spec.Cache.Pool = m.Cache.Pool.MatchLabels
 	}
@@ -145,6 +146,11 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	over(&p.Encryption.Rotation, o.Encryption.Rotation)
 	over(&p.Encryption.Erase, o.Encryption.Erase)
 	over(&p.Encryption.AcceptOneSite, o.Encryption.AcceptOneSite)
+	over(&p.Quota.Files, o.Quota.Files)
+	over(&p.Scrub.Every, o.Scrub.Every)
+	over(&p.Scrub.Rate, o.Scrub.Rate)
+	over(&p.Compaction.Rate, o.Compaction.Rate)
+	over(&p.Compaction.Hours, o.Compaction.Hours)
 	return p
 }
 
@@ -190,6 +196,7 @@ func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
 		Snapshots:   describeSnapshots(s.Snapshots),
 		Encryption:  describeEncryption(s.Encryption),
 	}
+	describeUpkeep(s, &d)
 	if s.Trash.Keep > 0 {
 		d.Trash.Keep = &metav1.Duration{Duration: time.Duration(s.Trash.Keep)}
 	}

@@ -126,6 +126,8 @@ func TestEveryFieldCounts(t *testing.T) {
 		"trash.keep":             "168h",
 		"encryption.rotateEvery": "2160h", "encryption.rotation": "3",
 		"encryption.erase": "OnPurge", "encryption.acceptOneSite": "true",
+		"quota.files": "1000", "scrub.every": "24h", "scrub.rate": "50Mi",
+		"compaction.rate": "30Mi", "compaction.hours": "22:00-06:00",
 	}
 	beside := map[string]string{"durability.sites": "durability: {acknowledge: Sites}",
 		"consistency.maxStaleness": "consistency: {mode: Bounded}"}

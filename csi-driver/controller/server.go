@@ -22,7 +22,10 @@ type Server struct {
 	calls rpc.InFlight
 }
 
-var _ csi.ControllerServer = (*Server)(nil)
+var (
+	_ csi.ControllerServer      = (*Server)(nil)
+	_ csi.GroupControllerServer = (*Server)(nil)
+)
 
 // NewServer checks the configuration.
 func NewServer(cfg Config) (*Server, error) {
@@ -72,6 +75,30 @@ func (s *Server) DeleteSnapshot(ctx context.Context, q *csi.DeleteSnapshotReques
 	}
 	defer release()
 	return s.service.DeleteSnapshot(ctx, q)
+}
+
+// CreateVolumeGroupSnapshot has the group alone.
+func (s *Server) CreateVolumeGroupSnapshot(
+	ctx context.Context, q *csi.CreateVolumeGroupSnapshotRequest,
+) (*csi.CreateVolumeGroupSnapshotResponse, error) {
+	release, err := s.calls.Alone("group " + s.groupID(q.GetName()))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return s.service.CreateVolumeGroupSnapshot(ctx, q)
+}
+
+// DeleteVolumeGroupSnapshot has the group alone.
+func (s *Server) DeleteVolumeGroupSnapshot(
+	ctx context.Context, q *csi.DeleteVolumeGroupSnapshotRequest,
+) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
+	release, err := s.calls.Alone("group " + q.GetGroupSnapshotId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return s.service.DeleteVolumeGroupSnapshot(ctx, q)
 }
 
 // ControllerExpandVolume has the volume alone.

@@ -50,6 +50,7 @@ type Config struct {
 // at a time. It keeps no state.
 type service struct {
 	csi.UnimplementedControllerServer
+	csi.UnimplementedGroupControllerServer
 	cfg     Config
 	cluster uuid.UUID
 }
@@ -87,6 +88,7 @@ var capabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
 	csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
 	csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
+	csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
 	csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
 	csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH,

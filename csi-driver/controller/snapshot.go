@@ -68,6 +68,23 @@ func (s *service) CreateSnapshot(ctx context.Context, q *csi.CreateSnapshotReque
 		}
 		return s.taken(ctx, &all.Items[0])
 	}
+	x, err := s.wantedSnapshot(ctx, q.GetSourceVolumeId(), s.snapshotObject(q.GetName()), label)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cfg.Client.Create(ctx, x); err != nil {
+		return nil, fromAPI(err, "create GeoVolumeSnapshot %s for snapshot %s", snapshotID(x), q.GetName())
+	}
+	return s.taken(ctx, x)
+}
+
+// wantedSnapshot is the GeoVolumeSnapshot, of a name and with a label, that is made for a snapshot
+// of a volume: in the namespace of a claim on it. The error says why the volume can have none.
+func (s *service) wantedSnapshot(ctx context.Context, handle, name, label string) (*v1alpha1.GeoVolumeSnapshot, error) {
+	v, err := s.undeleted(ctx, handle)
+	if err != nil {
+		return nil, err
+	}
 	if string(v.Spec.Owner) != s.cfg.Site {
 		return nil, status.Errorf(codes.FailedPrecondition, "volume %s (%s) is owned by site %s: snapshots of it are taken there",
 			v.Spec.FederationName, v.Name, v.Spec.Owner)
@@ -77,17 +94,13 @@ func (s *service) CreateSnapshot(ctx context.Context, q *csi.CreateSnapshotReque
 			"GeoVolumeSnapshot could be: import it", v.Spec.FederationName, v.Name)
 	}
 	claim := v.Spec.Claims[0]
-	x := &v1alpha1.GeoVolumeSnapshot{
-		ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: s.snapshotObject(q.GetName()),
+	return &v1alpha1.GeoVolumeSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: name,
 			Labels: map[string]string{snapshotLabel: label, v1alpha1.VolumeLabel: v.Name}},
 		Spec: v1alpha1.GeoVolumeSnapshotSpec{
 			Source:         v1alpha1.SnapshotSource{Kind: v1alpha1.SnapshotSourceKind(claim.Kind), Name: claim.Name},
 			DeletionPolicy: v1alpha1.Delete},
-	}
-	if err := s.cfg.Client.Create(ctx, x); err != nil {
-		return nil, fromAPI(err, "create GeoVolumeSnapshot %s for snapshot %s", snapshotID(x), q.GetName())
-	}
-	return s.taken(ctx, x)
+	}, nil
 }
 
 // lastingly maps the reasons of a GeoVolumeSnapshot's Ready that do not pass by themselves to
@@ -128,7 +141,7 @@ func (s *service) taken(ctx context.Context, x *v1alpha1.GeoVolumeSnapshot) (*cs
 // snapshot describes a snapshot that was taken.
 func (s *service) snapshot(x *v1alpha1.GeoVolumeSnapshot) *csi.Snapshot {
 	out := &csi.Snapshot{SnapshotId: snapshotID(x), SourceVolumeId: v1alpha1.VolumeHandle(s.cfg.Federation, x.Status.Volume),
-		CreationTime: timestamppb.New(x.Status.Time.Time), ReadyToUse: true}
+		CreationTime: timestamppb.New(x.Status.Time.Time), ReadyToUse: true, GroupSnapshotId: x.Labels[groupLabel]}
 	if x.Status.Size != nil {
 		out.SizeBytes = x.Status.Size.Value()
 	}
@@ -152,6 +165,21 @@ func (s *service) findSnapshot(ctx context.Context, id string) (*v1alpha1.GeoVol
 	return x, nil
 }
 
+// GetSnapshot implements csi.ControllerServer.
+func (s *service) GetSnapshot(ctx context.Context, q *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
+	if q.GetSnapshotId() == "" {
+		return nil, rpc.Missing("snapshot_id")
+	}
+	x, err := s.findSnapshot(ctx, q.GetSnapshotId())
+	switch {
+	case err != nil:
+		return nil, err
+	case x == nil || x.Status.Time == nil:
+		return nil, status.Errorf(codes.NotFound, "snapshot %s is not there, or not taken yet", q.GetSnapshotId())
+	}
+	return &csi.GetSnapshotResponse{Snapshot: s.snapshot(x)}, nil
+}
+
 // DeleteSnapshot implements csi.ControllerServer. It deletes the GeoVolumeSnapshot and waits until
 // that is gone.
 func (s *service) DeleteSnapshot(ctx context.Context, q *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
@@ -161,6 +189,10 @@ func (s *service) DeleteSnapshot(ctx context.Context, q *csi.DeleteSnapshotReque
 	x, err := s.findSnapshot(ctx, q.GetSnapshotId())
 	if err != nil || x == nil {
 		return &csi.DeleteSnapshotResponse{}, err
+	}
+	if g := x.Labels[groupLabel]; g != "" {
+		return nil, status.Errorf(codes.InvalidArgument, "snapshot %s is of the group %s, and is deleted with that: delete the "+
+			"VolumeGroupSnapshot", q.GetSnapshotId(), g)
 	}
 	if err := s.cfg.Client.Delete(ctx, x, client.Preconditions{UID: &x.UID}); err != nil && !apierrors.IsNotFound(err) {
 		return nil, fromAPI(err, "delete GeoVolumeSnapshot %s", q.GetSnapshotId())

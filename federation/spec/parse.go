@@ -24,7 +24,6 @@ import (
 var notYet = map[string]string{
 	"spec.cache.mode":          "the cache is write-back into the log",
 	"spec.replication.erasure": "copies are whole",
-	"spec.quota":               "size is the limit",
 	"spec.grants":              "",
 	"spec.import":              "",
 	"spec.access":              "",

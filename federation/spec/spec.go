@@ -178,6 +178,15 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 	for _, x := range s.Encryption.Problems() {
 		p.add("spec.encryption."+x[0], x[1], "%s", x[2])
 	}
+	for _, x := range s.Quota.Problems() {
+		p.add("spec.quota."+x[0], x[1], "%s", x[2])
+	}
+	for _, x := range s.Scrub.Problems() {
+		p.add("spec.scrub."+x[0], x[1], "%s", x[2])
+	}
+	for _, x := range s.Compaction.Problems() {
+		p.add("spec.compaction."+x[0], x[1], "%s", x[2])
+	}
 	if r := s.Replication; s.Encryption.Erasable() && !s.Encryption.AcceptOneSite &&
 		(r.Copies-len(r.Sites.Blind) < 2 || r.OtherOrganizations == federation.CopiesBlind) {
 		p.add("spec.encryption.erase", s.Encryption.Erase, "only one site may have what opens the keys, on one pool, and with that pool "+

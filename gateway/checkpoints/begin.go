@@ -33,13 +33,33 @@ type Beginning struct {
 	Disk    vfs.FS        // that Engine's counts what is taken of
 	Engine  engine.Config // of what openings have in common, see engine.Install
 	Log     log.Config
-	// Retire, if it is not nil, takes the metadata away that are there: the copy begins anew,
-	// because what comes after its log is not there any more, or because they are damaged. What it
-	// has of the log's past stays.
+	// Anew, if it is not nil, is why the copy begins anew, although it has something. Retire takes
+	// the metadata away that are there. What the copy has of the log's past stays.
+	Anew   *Anew
 	Retire func() error
-	// Alike, if it is not zero, is the checkpoint to begin anew with: the newest that this copy
-	// made as its home did.
+}
+
+// Anew is why and how a copy begins anew that has something. Its log lacks what comes next, which is
+// not there any more; or its metadata are missing, or damaged.
+type Anew struct {
+	Behind bool // what comes after its log is not there any more
+	// Alike is what to begin with; zero: the newest that others tell of, of a number after After.
 	Alike checkpoint.Hash
+	After uint64
+	Whole bool // without a checkpoint, the metadata are made from the whole log
+	// Ended, if it is not nil, has room for one error: it gets how it ended.
+	Ended chan error
+}
+
+// End tells how it ended, unless that was told before.
+func (a *Anew) End(err error) {
+	if a == nil || a.Ended == nil {
+		return
+	}
+	select {
+	case a.Ended <- err:
+	default:
+	}
 }
 
 // others are the gateways that may have a checkpoint, the volume's home first.
@@ -65,13 +85,13 @@ func Others(c *federation.Control, gateway string) bool {
 // nothing, or one that has its log and no metadata, which Open can begin with.
 func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
 	there, err := b.Engine.FS.List(b.Engine.Dir)
-	if len(there) > 0 && b.Retire == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if len(there) > 0 && b.Anew == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	from := objects{store: k.cfg.Store, volume: b.Volume, others: b.others()}
 	logger := b.Log.Logger
 	told, err := from.newest(ctx)
-	if told == nil && b.Retire == nil {
+	if told == nil && b.Anew == nil {
 		if err != nil {
 			logger.Info("nobody tells of a checkpoint: this copy gets the whole log", "error", err)
 		}
@@ -82,11 +102,12 @@ func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	if l.Recovered().Doubt != nil || b.Retire == nil && !l.Bare() {
+	if b.Anew == nil && (l.Recovered().Doubt != nil || !l.Bare()) {
 		return nil
 	}
-	if b.Retire != nil {
-		if err := k.anew(ctx, b, l, from, told); err != nil {
+	if b.Anew != nil {
+		err := k.anew(ctx, b, l, from, told)
+		if b.Anew.End(err); err != nil {
 			logger.Warn("the metadata of this copy are not made anew", "end", l.End(), "error", err)
 		}
 		return nil
@@ -114,26 +135,38 @@ func (k *Keeper) begin(ctx context.Context, b Beginning, l *log.Log, from object
 	return k.install(ctx, b, from, m, func(all []engine.Segment, gone map[uint64]uint64) error { return adopt(b, l, m, all, gone) })
 }
 
-// anew makes the metadata anew of a copy that has a log: from a checkpoint, and from the log if
-// nothing of that was dropped. It leaves the metadata as they are if it can not.
+// anew makes the metadata anew of a copy that has a log: from a checkpoint, and from the log after
+// it. It leaves the metadata as they are if it can not.
 func (k *Keeper) anew(ctx context.Context, b Beginning, l *log.Log, from objects, told *peerpb.CheckpointReply) error {
 	hash := told.GetHash()
-	if b.Alike != (checkpoint.Hash{}) {
-		hash = b.Alike[:]
+	if told.GetNumber() <= b.Anew.After {
+		hash = nil // this gateway made it, or one after it, itself
 	}
-	switch {
-	case hash == nil && l.Base() == log.Position{}:
+	if b.Anew.Alike != (checkpoint.Hash{}) {
+		hash = b.Anew.Alike[:]
+	}
+	all := l.Base() == log.Position{} && l.AbsentBytes() == 0
+	switch doubt := l.Recovered().Doubt; {
+	case doubt != nil:
+		return doubt
+	case hash == nil && all && b.Anew.Whole:
 		b.Log.Logger.Warn("the metadata of this copy are made anew from its whole log")
-		return errors.Join(l.Close(), b.Retire())
+		return replace(b, l)
 	case hash == nil:
-		return errors.New("nobody tells of a checkpoint")
+		return errors.New("nobody tells of a checkpoint that could be trusted")
 	}
 	m, err := opened(ctx, b, from, hash)
 	if err != nil {
 		return err
 	}
-	if m.At.Less(l.Base()) {
+	switch behind := l.End().Less(m.At); {
+	case behind:
+	case b.Anew.Behind:
+		return fmt.Errorf("nobody tells of a checkpoint after its log, which ends at %s", l.End())
+	case m.At.Less(l.Base()):
 		return fmt.Errorf("the checkpoint at %s is before %s, up to where the log was dropped", m.At, l.Base())
+	case !all && l.Base() == log.Position{}:
+		return errors.New("what lies before a checkpoint is still being fetched")
 	}
 	return k.install(ctx, b, from, m, func(all []engine.Segment, gone map[uint64]uint64) error {
 		if l.End().Less(m.At) {
@@ -142,8 +175,17 @@ func (k *Keeper) anew(ctx context.Context, b Beginning, l *log.Log, from objects
 		if err := same(l, m, all); err != nil {
 			return err
 		}
-		return errors.Join(l.Close(), b.Retire()) // a crash after this leaves a log without metadata, which begins anew
+		return replace(b, l)
 	})
+}
+
+// replace closes the log and takes the metadata away. A crash after this leaves a log without
+// metadata, which are made anew when it is opened.
+func replace(b Beginning, l *log.Log) error {
+	if err := l.Close(); err != nil {
+		return err
+	}
+	return b.Retire()
 }
 
 // same checks that a log has the segments that a checkpoint lists, whether here or not.
@@ -254,12 +296,12 @@ func adopt(b Beginning, l *log.Log, m *checkpoint.Manifest, all []engine.Segment
 			in.Local, in.Uploaded = was.Local, was.Uploaded
 		}
 	}
-	if b.Retire == nil {
+	if b.Anew == nil {
 		return l.Adopt(infos)
 	}
 	// A crash after this leaves a log that needs what is not there any more, without metadata: it
 	// begins anew again.
-	if err := errors.Join(l.Close(), b.Retire()); err != nil {
+	if err := replace(b, l); err != nil {
 		return err
 	}
 	return log.Rebase(b.Log.Dir, infos)

@@ -81,7 +81,8 @@ type Keeper struct {
 	// seen is since when segments of a volume are known here to be condemned. Only sweepAll uses
 	// it.
 	seen  map[string]map[uint64]time.Time
-	swept time.Time // the last time; only sweepAll uses it
+	swept time.Time       // the last time; only sweepAll uses it
+	held  map[string]bool // copies of which last stays known although they are closed, by UUID
 	// plans are what homes have to do for packs, by UUID.
 	plans  map[string]*plan
 	packed map[string]*packing // by UUID
@@ -108,8 +109,12 @@ type made struct {
 	whole    bool   // the next one is not to be made as a change of this, which can not be read
 	differs  uint64
 	alike    uint64 // the newest that was found to be what the home made
+	// agreed is the newest that is what another gateway made as home, and led the newest that this
+	// one made as home.
+	agreed, led uint64
 	// hashes are those of the last ones by number: the home may commit one when another is made.
 	hashes map[uint64]checkpoint.Hash
+	mine   map[uint64]bool // those that this gateway made as home, of the last ones
 	unused []uint64        // segments that nothing uses, if the home made it
 	former map[string]bool // objects of the one before
 	swept  bool            // objects of earlier ones are removed
@@ -131,7 +136,8 @@ func New(cfg Config) *Keeper {
 	}
 	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{},
 		plans: map[string]*plan{}, fetched: map[string]int{}, packBytes: map[string]uint64{}, packed: map[string]*packing{},
-		remnants: map[string]*remnants{}, rewritten: map[string]uint64{}, ended: map[string]state{}, done: map[string]state{}}
+		remnants: map[string]*remnants{}, rewritten: map[string]uint64{}, ended: map[string]state{}, done: map[string]state{},
+		held: map[string]bool{}}
 }
 
 // every is how often it is looked what is to be done, usually.
@@ -187,7 +193,7 @@ func (k *Keeper) forget(all []Copy) {
 		here[c.UUID] = true
 	}
 	for id := range k.last {
-		if !here[id] {
+		if !here[id] && !k.held[id] {
 			delete(k.last, id)
 		}
 	}
@@ -252,6 +258,7 @@ func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 	}
 	last := k.of(c.UUID)
 	if last.number > now.Made.Number && last.number == now.Placed.Number {
+		k.commits(c.UUID, last.number)
 		if err := c.Engine.MadeCheckpoint(ctx, last.manifest, last.number, last.used); err != nil {
 			return false, err
 		}
@@ -292,7 +299,8 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	}
 	var next *plan
 	var again *remnants
-	if _, leads := c.Replica.Leading(); leads && c.Condemns {
+	_, leads := c.Replica.Leading()
+	if leads && c.Condemns {
 		if next, again, err = k.plan(ctx, cut, &is); err != nil { // the checkpoint is made all the same
 			k.cfg.Logger.Error("what the volume uses can not be counted: nothing of it is condemned", "volume", c.UUID, "error", err)
 		}
@@ -306,11 +314,14 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 		delete(k.remnants, c.UUID)
 	}
 	was := k.last[c.UUID]
-	is.hashes = map[uint64]checkpoint.Hash{is.number: m.Hash()}
+	is.hashes, is.mine = map[uint64]checkpoint.Hash{is.number: m.Hash()}, map[uint64]bool{}
 	for number, hash := range was.hashes {
 		if number+16 > is.number {
-			is.hashes[number] = hash
+			is.hashes[number], is.mine[number] = hash, was.mine[number]
 		}
+	}
+	if is.led, is.agreed = was.led, was.agreed; leads {
+		is.mine[is.number], is.led = true, is.number
 	}
 	if is.differs, is.alike = was.differs, was.alike; was.manifest != nil {
 		is.former = map[string]bool{}
@@ -320,32 +331,6 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	}
 	k.last[c.UUID] = is
 	return nil
-}
-
-// plan plans what is to go, and notes what nothing uses.
-func (k *Keeper) plan(ctx context.Context, cut *engine.Cut, is *made) (*plan, *remnants, error) {
-	uses, err := cut.Uses(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	var packs []engine.PackPlan
-	var again *remnants
-	if k.cfg.Store != nil {
-		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack); err != nil {
-			return nil, nil, err
-		}
-		left, err := cut.Remnants(ctx, uses, k.cfg.Due.Rewrite)
-		if err != nil {
-			return nil, nil, err
-		}
-		if len(left) > 0 {
-			again = &remnants{left}
-		}
-	}
-	if is.unused = uses.Unused; len(packs)+len(uses.Empty)+len(uses.Emptied) == 0 {
-		return nil, again, nil
-	}
-	return &plan{is.number, uses, packs}, again, nil
 }
 
 // objects are those of a volume's checkpoints, here and elsewhere.
@@ -363,6 +348,34 @@ func (k *Keeper) of(id string) made {
 	return k.last[id]
 }
 
+// commits notes that this gateway commits a checkpoint as home: nobody else vouches for it.
+func (k *Keeper) commits(id string, number uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last := k.last[id]
+	if last.mine == nil {
+		last.mine = map[uint64]bool{}
+	}
+	last.mine[number], last.led = true, max(last.led, number)
+	k.last[id] = last
+}
+
+// Hold has what is known of a copy stay known while that is closed, until Release.
+func (k *Keeper) Hold(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held[id] = true
+}
+
+// Release ends Hold. remade: the metadata are others now, and nothing is known of them.
+func (k *Keeper) Release(id string, remade bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if delete(k.held, id); remade {
+		delete(k.last, id)
+	}
+}
+
 // compare tells if what was made here is not what the home committed (checkpoints-1).
 func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
 	k.mu.Lock()
@@ -377,8 +390,8 @@ func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
 	last.differs = 0
 	if hash != now.Made.Hash {
 		last.differs = number
-	} else {
-		last.alike = number
+	} else if last.alike = number; !last.mine[number] {
+		last.agreed = number
 	}
 	k.last[c.UUID] = last
 	if last.differs != 0 && was != last.differs {
@@ -470,8 +483,12 @@ func (k *Keeper) Newest(ctx context.Context, id string, all []Copy) (*peerpb.Che
 	}
 	defer done()
 	now, err := all[i].Engine.Checkpoints()
-	if err == nil && now.Made.Number == 0 {
+	switch differs := k.of(id).differs; {
+	case err != nil:
+	case now.Made.Number == 0:
 		err = fmt.Errorf("no checkpoint of volume %s is committed", id)
+	case differs == now.Made.Number: // it is not to be passed on
+		err = fmt.Errorf("checkpoint %d of volume %s is not what this copy made: it is in question", differs, id)
 	}
 	if err != nil {
 		return nil, err

@@ -21,8 +21,11 @@ type Condition struct {
 	// Differs is the number of the newest checkpoint, if it is not what the home made of the same
 	// state; 0: it is, or nothing was compared yet.
 	Differs uint64
-	// Alike is the newest checkpoint that this copy made as the home did; zero: none is known.
-	Alike     checkpoint.Hash
+	// Alike is the newest checkpoint that this copy made as another gateway did, which was home;
+	// zero: none is known.
+	Alike checkpoint.Hash
+	// Led is the number of the newest checkpoint that this gateway made as home.
+	Led       uint64
 	Condemned uint64 // bytes of segments that are condemned, and not dropped yet
 	// Fetched counts packs that this copy could not make, and got from another gateway.
 	Fetched int
@@ -30,15 +33,21 @@ type Condition struct {
 	// Rewritten is how many bytes this gateway, as home, wrote again since it started, because the
 	// blocks that they were in were mostly dead.
 	Rewritten uint64
+	// Planned counts packs that this home is to make yet.
+	Planned int
 }
 
 // Condition returns how a volume is; zero for one that has no copy here.
 func (k *Keeper) Condition(id string) Condition {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	planned := 0
+	if p := k.plans[id]; p != nil {
+		planned = len(p.packs)
+	}
 	last := k.last[id]
-	return Condition{Differs: last.differs, Alike: last.hashes[last.alike], Condemned: k.condemned[id],
-		Fetched: k.fetched[id], Packs: k.packBytes[id], Rewritten: k.rewritten[id]}
+	return Condition{Differs: last.differs, Alike: last.hashes[last.agreed], Led: last.led, Condemned: k.condemned[id],
+		Fetched: k.fetched[id], Packs: k.packBytes[id], Planned: planned, Rewritten: k.rewritten[id]}
 }
 
 // Needed says which objects of checkpoints the site's store has for a reason.

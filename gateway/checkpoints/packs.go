@@ -38,6 +38,8 @@ type packing struct {
 	proved map[uint64]uint64
 	wanted int  // packs that the site's store does not have yet
 	told   bool // that the site has no store
+	// next is when the home may make another pack, by the owner's rate.
+	next time.Time
 }
 
 // plan is what the home has to do for packs.
@@ -90,6 +92,10 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 		if k.cfg.Store == nil {
 			break // nobody else makes what the home does not have
 		}
+		says, began := k.compaction(c.UUID), k.cfg.Timers.Now()
+		if p := k.packsOf(c.UUID); !p.mayMove(says, began) {
+			return nil // it goes on in a later round
+		}
 		var built pack.Built
 		may := func(b pack.Built) error { return c.Engine.MayPack(next, b) }
 		if err = may(built); err == nil {
@@ -107,6 +113,7 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 		if err == nil {
 			k.cfg.Logger.Info("live blocks moved into a pack", "volume", c.UUID, "checkpoint", left.number,
 				"segments", len(next.Kept), "packs", len(next.From), "bytes", built.Len)
+			k.packsOf(c.UUID).moved(says, began, built.Len, k.sweepEvery())
 		}
 		left.packs = left.packs[1:]
 		after := left
@@ -163,14 +170,6 @@ func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []eng
 		return b, err
 	}
 	return b, k.put(ctx, c, b.Hash, b.Len, f)
-}
-
-// alike returns an error if a pack is not the one that the home made.
-func alike(b pack.Built, want engine.Pack) error {
-	if b.Hash != want.Hash || b.Len != want.Len {
-		return fmt.Errorf("pack %d is %x here, %d bytes, and %x at the home, %d bytes", want.Number, b.Hash, b.Len, want.Hash, want.Len)
-	}
-	return nil
 }
 
 // put puts a pack into the site's store.

@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/pack"
+	"github.com/weir-storage/weir/federation/upkeep"
 	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/store/memory"
 )
@@ -71,5 +73,36 @@ func TestPacksThatDiffer(t *testing.T) {
 		if err := alike(x.Built, want); (err == nil) != x.alike {
 			t.Errorf("%+v: %v", x, err)
 		}
+	}
+}
+
+// TestPaceOfPacks: as many bytes move as the owner says, also where rounds are rare, and no more.
+func TestPaceOfPacks(t *testing.T) {
+	now := time.Date(2026, 5, 4, 21, 0, 0, 0, time.UTC)
+	const size = 64 << 20
+	for _, tt := range []struct {
+		says  upkeep.Compaction
+		least uint64 // bytes in an hour
+		most  uint64
+	}{
+		{upkeep.Compaction{Rate: 4 << 20}, 3600 * 4 << 20, 3615*4<<20 + size},
+		{upkeep.Compaction{Rate: 1 << 20}, 3500 << 20, 3615<<20 + size},
+		{upkeep.Compaction{Rate: 100 << 20}, 3500 * 100 << 20, 3630*100<<20 + size},
+		{upkeep.Compaction{Hours: "22:00-06:00"}, 0, 0},
+	} {
+		var p packing
+		bytes := uint64(0)
+		for at := time.Duration(0); at < time.Hour; at += sweepEvery {
+			for p.mayMove(tt.says, now.Add(at)) {
+				p.moved(tt.says, now.Add(at), size, sweepEvery)
+				bytes += size
+			}
+		}
+		if bytes < tt.least || bytes > tt.most {
+			t.Errorf("%+v: %d MiB moved in an hour", tt.says, bytes>>20)
+		}
+	}
+	if !new(packing).mayMove(upkeep.Compaction{Hours: "22:00-06:00"}, now.Add(time.Hour)) {
+		t.Error("nothing moves in the hours")
 	}
 }

@@ -14,6 +14,32 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
+// plan plans what is to go, and notes what nothing uses.
+func (k *Keeper) plan(ctx context.Context, cut *engine.Cut, is *made) (*plan, *remnants, error) {
+	uses, err := cut.Uses(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var packs []engine.PackPlan
+	var again *remnants
+	if k.cfg.Store != nil {
+		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack); err != nil {
+			return nil, nil, err
+		}
+		left, err := cut.Remnants(ctx, uses, k.cfg.Due.Rewrite)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(left) > 0 {
+			again = &remnants{left}
+		}
+	}
+	if is.unused = uses.Unused; len(packs)+len(uses.Empty)+len(uses.Emptied) == 0 {
+		return nil, again, nil
+	}
+	return &plan{is.number, uses, packs}, again, nil
+}
+
 // remnants are what is left of blocks that are mostly dead, which the home is to write again.
 type remnants struct{ left []engine.Remnant }
 

@@ -56,6 +56,14 @@ func (k *Keeper) mayCondemn(c Copy, now engine.Checkpoints) bool {
 // sweepEvery is how often copies are looked at for what is condemned, at most.
 const sweepEvery = 15 * time.Second
 
+// sweepEvery is how often sweepAll goes round.
+func (k *Keeper) sweepEvery() time.Duration {
+	if k.cfg.Due.Grace >= sweepEvery {
+		return max(k.cfg.Due.Every, sweepEvery)
+	}
+	return k.cfg.Due.Every
+}
+
 // sweepAll drops what is condemned, and objects of earlier checkpoints.
 func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	now := k.cfg.Timers.Now()

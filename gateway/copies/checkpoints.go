@@ -3,6 +3,7 @@
 package copies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -10,7 +11,6 @@ import (
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/counted"
 	"github.com/weir-storage/weir/engine"
-	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/checkpoints"
@@ -44,14 +44,16 @@ func (m *Manager) condemns(id string) bool {
 // errBehind: the copy begins anew with a checkpoint.
 var errBehind = errors.New("what comes after this copy's log was dropped while it was away: it begins anew with a checkpoint")
 
-// BeginsAnew has a copy closed, and begin with a checkpoint: the given one, or else the newest, and
-// with what its log has after that. It does not wait.
-func (m *Manager) BeginsAnew(id string, with checkpoint.Hash, why error) {
+// BeginsAnew has a copy closed, and begin with a checkpoint. It does not wait.
+func (m *Manager) BeginsAnew(id string, how *checkpoints.Anew, why error) {
 	m.mu.Lock()
-	m.anew[id] = with
+	m.anew[id] = how
 	m.mu.Unlock()
 	m.Reopen(id, why)
 }
+
+// errNobody: a copy that was to begin anew did not.
+var errNobody = errors.New("no other gateway has the volume, or one is of an earlier release")
 
 // errBeginning: what a copy or an outline begins with is on its way.
 var errBeginning = errors.New("it begins with a checkpoint, which is being read")
@@ -80,8 +82,7 @@ func (m *Manager) begins(id string, stop bool) bool {
 // begin anew. It does not wait for that: errBeginning, until it is done.
 func (m *Manager) begin(ctx context.Context, v federation.Volume, dir cachepool.Dir, e engine.Config, l log.Config) error {
 	m.mu.Lock()
-	was := m.beginnings[v.UUID]
-	with, anew := m.anew[v.UUID]
+	was, anew := m.beginnings[v.UUID], m.anew[v.UUID]
 	if was != nil {
 		defer m.mu.Unlock()
 		if was.done {
@@ -89,11 +90,13 @@ func (m *Manager) begin(ctx context.Context, v federation.Volume, dir cachepool.
 		}
 		return was.err
 	}
+	delete(m.anew, v.UUID)
 	m.mu.Unlock()
 	record := m.cfg.View.Volume(v.UUID)
 	there, err := m.cfg.FS.List(e.Dir)
 	if record == nil || record.Control == nil || m.cfg.View.Format(v.UUID) < engine.Format ||
-		err == nil && len(there) > 0 && !anew || !checkpoints.Others(record.Control, m.cfg.Self.Gateway) {
+		err == nil && len(there) > 0 && anew == nil || !checkpoints.Others(record.Control, m.cfg.Self.Gateway) {
+		anew.End(errNobody)
 		return nil
 	}
 	e.Now, e.Rand, e.Pebble = m.cfg.Now, m.cfg.Rand, m.cfg.Pebble
@@ -103,18 +106,18 @@ func (m *Manager) begin(ctx context.Context, v federation.Volume, dir cachepool.
 	do := m.checkpoints.Begin
 	if filepath.Base(e.Dir) == outlineFolder {
 		do = m.checkpoints.BeginOutline
-	} else if anew {
-		b.Alike, b.Retire = with, func() error { return m.retireMeta(dir) }
+	} else if anew != nil {
+		b.Anew, b.Retire = anew, func() error { return m.retireMeta(dir) }
 	}
 	ctx, stop := context.WithCancel(ctx)
 	is := &beginning{stop: stop, err: errBeginning}
 	m.mu.Lock()
 	m.beginnings[v.UUID] = is
-	delete(m.anew, v.UUID)
 	m.mu.Unlock()
 	m.work.Go(func() {
 		defer stop()
 		err := do(ctx, b)
+		anew.End(cmp.Or(err, errNobody)) // unless it was told before
 		m.mu.Lock()
 		is.done, is.err = true, err
 		m.mu.Unlock()

@@ -81,7 +81,7 @@ func (c *Local) differs(v federation.Volume) bool {
 // tune applies what a volume's desired state says of its cache and its room.
 func (c *Local) tune(v federation.Volume, pool *pools.Pools) {
 	if c.Engine != nil {
-		c.Engine.SetRoom(uint64(v.Spec.Size), 1<<32)
+		c.Engine.SetRoom(uint64(v.Spec.Size), v.Spec.Quota.Inodes())
 		c.Engine.Tune(settings.Tuning(v))
 	}
 	c.Cache.SetShare(settings.Share(v))

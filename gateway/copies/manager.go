@@ -17,7 +17,6 @@ import (
 
 	"github.com/weir-storage/weir/cachepool/failstop"
 	"github.com/weir-storage/weir/engine"
-	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
@@ -93,13 +92,13 @@ type Manager struct {
 	unshed      chan struct{} // KeepPurging is to shed what is left
 
 	mu         sync.Mutex
-	volumes    map[string]*managed        // by UUID
-	round      bool                       // Run is in reconcile, and may open a copy for long
-	beginnings map[string]*beginning      // by UUID
-	work       sync.WaitGroup             // of beginnings
-	anew       map[string]checkpoint.Hash // copies that are to begin anew when they are opened
-	reopen     map[string]error           // why a volume's copy is to be closed and opened again
-	between    map[string]func()          // what is to be done before it is opened, with mu not held
+	volumes    map[string]*managed          // by UUID
+	round      bool                         // Run is in reconcile, and may open a copy for long
+	beginnings map[string]*beginning        // by UUID
+	work       sync.WaitGroup               // of beginnings
+	anew       map[string]*checkpoints.Anew // copies that are to begin anew when they are opened
+	reopen     map[string]error             // why a volume's copy is to be closed and opened again
+	between    map[string]func()            // what is to be done before it is opened, with mu not held
 }
 
 // managed is the state of one volume at this gateway. Run changes it, with mu held where others
@@ -132,7 +131,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, outlined: map[string]bool{},
 		aside: make(chan string, 16), wake: make(chan struct{}, 1),
-		reopen: map[string]error{}, anew: map[string]checkpoint.Hash{}, beginnings: map[string]*beginning{},
+		reopen: map[string]error{}, anew: map[string]*checkpoints.Anew{}, beginnings: map[string]*beginning{},
 		between: map[string]func(){}, unnoted: map[string]error{}, unshed: make(chan struct{}, 1),
 		checkpoints: checkpoints.New(checkpoints.Config{Gateway: cfg.Self.Gateway, Site: cfg.Self.Site, View: cfg.View,
 			Client: cfg.Peers.Segments, Store: cfg.Store, Timers: cfg.Timers, Logger: cfg.Logger, Due: cfg.Checkpoints}),

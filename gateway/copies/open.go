@@ -15,7 +15,6 @@ import (
 	"github.com/weir-storage/weir/cachepool/counted"
 	"github.com/weir-storage/weir/cachepool/failstop"
 	"github.com/weir-storage/weir/engine"
-	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
@@ -118,7 +117,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		return nil, errAhead // the log was in doubt, and is believed
 	}
 	if !blind && c.Engine.Applied().Less(c.Log.Base()) {
-		m.BeginsAnew(v.UUID, checkpoint.Hash{}, errBehind)
+		m.BeginsAnew(v.UUID, &checkpoints.Anew{}, errBehind)
 		return nil, errBehind
 	}
 	if !blind {
@@ -153,7 +152,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		MaxLag:    settings.MaxLag(v),
 		Staleness: settings.Staleness(v),
 		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
-		Anew: func() { m.BeginsAnew(v.UUID, checkpoint.Hash{}, errBehind) },
+		Anew: func() { m.BeginsAnew(v.UUID, &checkpoints.Anew{Behind: true}, errBehind) },
 		Ended: func(why error) {
 			if e := (*replica.UnnotedError)(nil); errors.As(why, &e) {
 				c.unnoted.Store(e)

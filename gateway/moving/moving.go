@@ -86,6 +86,9 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 	}
 	if q.GetTo() != m.cfg.Self.Gateway { // asked of the home: hand over
 		if !m.reigns(ctx, c) {
+			if ctl := c.Replica.Status().Control; ctl != nil && ctl.Home.Gateway == q.GetTo() {
+				return &forwardpb.FailoverReply{Epoch: ctl.Epoch, Home: ctl.Home.Gateway}, nil // it was moved meanwhile
+			}
 			return nil, m.notHome(v, c)
 		}
 		epoch := c.Replica.Status().Epoch

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/snapshots"
+	"github.com/weir-storage/weir/federation/upkeep"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/peers"
@@ -44,9 +45,15 @@ type Config struct {
 	}
 	// Snapshots returns what is known of a volume's snapshots; nil: nothing yet.
 	Snapshots func(uuid string) *snapshots.Report
-	Now       func() time.Time
-	Timers    clockwork.Clock
-	Logger    *slog.Logger
+	// Scrubs is what is known of the copies here that were read again.
+	Scrubs interface {
+		Scrubbed(uuid string) *upkeep.Scrubbed // nil: nothing yet
+		Load(ctx context.Context, uuid string) error
+		News() []string
+	}
+	Now    func() time.Time
+	Timers clockwork.Clock
+	Logger *slog.Logger
 }
 
 // Reporter reports the status of one gateway's volumes. Its methods may be called from many
@@ -72,6 +79,7 @@ func (p *Reporter) Run(ctx context.Context) {
 	defer t.Stop()
 	last := map[*copies.Copy]*Written{}
 	opening := openings{p: p, last: map[string]*Written{}}
+	read := scrubs{p: p, news: map[string]bool{}}
 	var r rounds
 	for {
 		select {
@@ -101,13 +109,17 @@ func (p *Reporter) Run(ctx context.Context) {
 		}
 		closed := p.cfg.Copies.Opening()
 		opening.keep(closed)
-		r.run(p.cfg.Now(), len(homes)+len(closed), func(i int) bool {
+		others := read.left(homes)
+		r.run(p.cfg.Now(), len(homes)+len(closed)+len(others), func(i int) bool {
 			var err error
 			var id string
 			if i < len(homes) {
 				id, err = homes[i].UUID, p.Observe(ctx, homes[i], last[homes[i]])
+			} else if i -= len(homes); i < len(closed) {
+				id, err = closed[i].UUID, opening.report(ctx, closed[i], len(closed))
 			} else {
-				id, err = closed[i-len(homes)].UUID, opening.report(ctx, closed[i-len(homes)], len(closed))
+				id = others[i-len(closed)]
+				err = read.report(ctx, id)
 			}
 			if err != nil && ctx.Err() == nil {
 				p.cfg.Logger.Debug("observed state is not in the registry", "volume", id, "error", err)
@@ -155,9 +167,12 @@ func (p *Reporter) Observe(ctx context.Context, c *copies.Copy, last *Written) e
 	if !ok {
 		return nil
 	}
+	if err := p.cfg.Scrubs.Load(ctx, c.UUID); err != nil {
+		return err // what it would write has to have it
+	}
 	now := p.cfg.Now()
 	o := p.observation(c, v)
-	o.Used, o.Held = last.Observed.Used, last.Observed.Held
+	o.Used, o.Files, o.Held = last.Observed.Used, last.Observed.Files, last.Observed.Held
 	last.catching = slices.ContainsFunc(o.Replicas, func(r federation.ObservedReplica) bool { return r.Progress != federation.Progress{} })
 	every := observeEvery
 	if last.catching {
@@ -169,7 +184,7 @@ func (p *Reporter) Observe(ctx context.Context, c *copies.Copy, last *Written) e
 		return nil
 	}
 	if space, err := c.Space(ctx); err == nil {
-		o.Used = federation.Bytes(space.TotalBytes - space.FreeBytes)
+		o.Used, o.Files = federation.Bytes(space.TotalBytes-space.FreeBytes), space.TotalInodes-space.FreeInodes
 	}
 	if held, known, err := c.Held(ctx); err == nil {
 		o.Held = nil
@@ -191,7 +206,7 @@ func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.O
 	s.describe(c, v)
 	o := federation.Observed{Volume: c.UUID, Gateway: p.cfg.Gateway, Generation: c.Generation(), Epoch: s.Epoch, Home: p.cfg.Gateway,
 		Commit: s.Commit, Replicas: s.Replicas, Stores: s.Stores, Message: s.Trouble(s.Silent(), settings.Policy(v).Want),
-		Snapshots: p.cfg.Snapshots(c.UUID)}
+		Snapshots: p.cfg.Snapshots(c.UUID), Scrub: p.cfg.Scrubs.Scrubbed(c.UUID)}
 	if state, ok := p.cfg.Copies.State(c.UUID); ok && o.Message == "" {
 		o.Message = state.Leaving
 	}
@@ -206,7 +221,8 @@ func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.O
 // takes nothing may say why in other words each time.
 func notable(was, is federation.Observed) bool {
 	if was.Epoch != is.Epoch || was.Home != is.Home || was.Generation != is.Generation || was.Message != is.Message ||
-		len(was.Replicas) != len(is.Replicas) || !reflect.DeepEqual(was.Snapshots, is.Snapshots) {
+		len(was.Replicas) != len(is.Replicas) || !reflect.DeepEqual(was.Snapshots, is.Snapshots) ||
+		!reflect.DeepEqual(was.Scrub, is.Scrub) {
 		return true
 	}
 	for _, r := range is.Replicas {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/upkeep"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/replica/protocol"
@@ -46,6 +47,7 @@ type VolumeStatus struct {
 	Replicas []federation.ObservedReplica `json:"replicas,omitempty"`
 	Stores   []federation.ObservedStore   `json:"stores,omitempty"`  // lent ones
 	Salvage  []string                     `json:"salvage,omitempty"` // copies set aside at this gateway
+	Scrub    *upkeep.Scrubbed             `json:"scrub,omitempty"`   // how the copy here is that was read again
 	Problem  string                       `json:"problem,omitempty"`
 	Doubt    bool                         `json:"doubt,omitempty"`   // Problem is that a member's log lost something
 	Leaving  string                       `json:"leaving,omitempty"` // why a copy that is to leave is still here
@@ -61,7 +63,8 @@ func (p *Reporter) Status(id string) []VolumeStatus {
 			continue
 		}
 		v := *known.Record
-		s := VolumeStatus{Name: v.Name, UUID: v.UUID, Gateway: p.cfg.Gateway, Salvage: p.cfg.Copies.Salvaged(v.UUID)}
+		s := VolumeStatus{Name: v.Name, UUID: v.UUID, Gateway: p.cfg.Gateway, Salvage: p.cfg.Copies.Salvaged(v.UUID),
+			Scrub: p.cfg.Scrubs.Scrubbed(v.UUID)}
 		s.Home, s.Epoch = p.cfg.View.Home(v.UUID)
 		state, begun := p.cfg.Copies.State(v.UUID)
 		s.Leaving = state.Leaving

@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"math"
-	"time"
 
 	"github.com/weir-storage/weir/engine/fsck"
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/journal"
 )
@@ -17,10 +17,12 @@ import (
 // logged is how many findings of a check are logged.
 const logged = 20
 
-// check checks the metadata of a copy that has the key.
-func (s *Scrubber) check(ctx context.Context, name string, c *copies.Copy) {
+// check checks the metadata of a copy that has the key, and returns how many things are wrong, as
+// far as it came.
+func (s *Scrubber) check(ctx context.Context, v *federation.Volume, c *copies.Copy) (findings int, complete bool) {
+	name := v.Name
 	cfg := fsck.Config{Most: logged, Segments: Lengths(c.Log), Pace: func(ctx context.Context, bytes int) error {
-		s.sleep(ctx, time.Duration(bytes)*time.Second/rate)
+		s.sleep(ctx, v.Spec.Scrub.Pace(int64(bytes)))
 		return ctx.Err()
 	}}
 	var report *fsck.Report
@@ -33,13 +35,13 @@ func (s *Scrubber) check(ctx context.Context, name string, c *copies.Copy) {
 		report, err = c.Engine.Check(ctx, cfg)
 	}
 	if ctx.Err() != nil {
-		return
+		return 0, false
 	}
 	if err != nil {
 		s.cfg.Logger.Warn("the check of a volume's metadata did not come to its end", "volume", name, "error", err)
 	}
 	if report == nil {
-		return
+		return 0, false
 	}
 	for _, f := range report.Findings {
 		s.cfg.Logger.Error("the check of a volume's metadata found something", "volume", name, "kind", f.Kind, "path", f.Path,
@@ -48,6 +50,15 @@ func (s *Scrubber) check(ctx context.Context, name string, c *copies.Copy) {
 	s.cfg.Logger.Info("a volume's metadata were checked", "volume", name, "findings", report.Count(), "complete", report.Complete,
 		"inodes", report.Inodes, "names", report.Names, "extents", report.Extents, "orphans", report.Orphans,
 		"snapshots", report.Snapshots, "pairs", report.Pairs)
+	findings = report.Count()
+	if home && err == nil {
+		for _, f := range report.Findings {
+			if f.Kind == fsck.Quota && f.Inode == 0 {
+				findings-- // the home has counted again
+			}
+		}
+	}
+	return findings, report.Complete
 }
 
 // Lengths returns the lengths of segments. What is before the first known segment is taken for

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-storage/weir/cachepool/crashfs"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/federation/upkeep"
 )
 
 // elsewhere is a store in memory.
@@ -127,11 +128,69 @@ func TestPass(t *testing.T) {
 	if seq, ok := p.take(begun); ok {
 		t.Fatalf("segment %d is read twice", seq)
 	}
-	p.bad, p.retry = []uint64{3}, begun.Add(retryAfter)
+	p.was(begun, upkeep.Scrub{}, 3, 1, Damaged)
 	if _, ok := p.take(begun); ok {
 		t.Fatal("a damaged one is read again at once")
 	}
 	if seq, ok := p.take(begun.Add(retryAfter)); !ok || seq != 3 {
 		t.Fatalf("read again: %d, %t", seq, ok)
+	}
+}
+
+// TestScrubByPolicy: how often a copy is read, and how fast, is as its owner says now. Damage is
+// told until it was read again and is not there, also in the pass after it.
+func TestScrubByPolicy(t *testing.T) {
+	begun := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
+	here := []uint64{1, 2, 3}
+	var p pass
+	begin := func(after, every time.Duration) bool {
+		return p.begin(begun.Add(after), every, func() []uint64 { return slices.Clone(here) })
+	}
+	if !begin(0, time.Hour) || begin(0, time.Hour) {
+		t.Fatal("a pass begins once")
+	}
+	read := func(after time.Duration, says upkeep.Scrub, result string) (seq uint64, news bool) {
+		t.Helper()
+		seq, ok := p.take(begun.Add(after))
+		if !ok {
+			t.Fatal("nothing is left")
+		}
+		return seq, p.was(begun.Add(after), says, seq, 64<<20, result)
+	}
+	if _, news := read(0, upkeep.Scrub{}, Whole); news || p.next.Sub(begun) != 3200*time.Millisecond {
+		t.Errorf("64 MiB by default: the next one %v later", p.next.Sub(begun))
+	}
+	if seq, news := read(0, upkeep.Scrub{Rate: 1 << 20}, Damaged); seq != 2 || !news || p.next.Sub(begun) != 64*time.Second {
+		t.Errorf("64 MiB at 1 MiB/s: the next one %v later", p.next.Sub(begun))
+	}
+	if begin(2*time.Hour, time.Hour) {
+		t.Error("another pass begins before the end of this one")
+	}
+	read(0, upkeep.Scrub{}, Healed)
+	p.due = false
+	if seq, ok := p.take(begun.Add(time.Minute)); ok || p.read != 3 || p.bytes != 3*64<<20 {
+		t.Fatalf("segment %d, after %d segments and %d bytes", seq, p.read, p.bytes)
+	}
+	if begin(2*time.Hour, 3*time.Hour) {
+		t.Error("the next pass begins early")
+	}
+	if !begin(2*time.Hour, 90*time.Minute) || !slices.Equal(p.bad, []uint64{2}) {
+		t.Errorf("the owner wants the next pass, and %d are damaged", p.bad)
+	}
+	if seq, news := read(2*time.Hour, upkeep.Scrub{}, Whole); seq != 1 || news {
+		t.Errorf("segment %d, again: news %t", seq, news)
+	}
+	if seq, news := read(2*time.Hour, upkeep.Scrub{}, Healed); seq != 2 || !news || len(p.bad) > 0 {
+		t.Errorf("segment %d is healed: news %t, damaged %d", seq, news, p.bad)
+	}
+	p.bad, p.left = []uint64{3}, nil
+	if p.was(begun, upkeep.Scrub{}, 3, 0, ""); len(p.bad) > 0 {
+		t.Error("what is not here any more is damaged")
+	}
+
+	p.bad, p.left, p.due = []uint64{2}, nil, false
+	here = []uint64{3} // what is gone is not damaged any more
+	if !begin(9*time.Hour, time.Hour) || len(p.bad) > 0 {
+		t.Errorf("damaged: %d", p.bad)
 	}
 }

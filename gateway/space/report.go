@@ -29,6 +29,16 @@ type Report struct {
 	Blind   bool   `json:"blind,omitempty"` // the copy holds ciphertext only
 	Store   *Store `json:"store,omitempty"` // nil: the site has none
 	Pool    Pool   `json:"pool"`
+	Held    *Held  `json:"held,omitempty"` // nil: nobody can tell here
+}
+
+// Held is what clients see of a volume's room, as df of files and inodes.
+type Held struct {
+	Bytes uint64 `json:"bytes"` // of files
+	Size  uint64 `json:"size"`  // the most that they may be
+	Files uint64 `json:"files"` // inodes, with the root
+	// MaxFiles is the most that there may be.
+	MaxFiles uint64 `json:"maxFiles"`
 }
 
 // Store is what the site's store has of a volume.

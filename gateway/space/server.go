@@ -90,6 +90,9 @@ func (c *Counter) Count(ctx context.Context, volume string) (*Report, error) {
 	defer done()
 	r := &Report{UUID: volume, Gateway: c.cfg.Gateway, Site: c.cfg.Site, Blind: here.Blind(), Pool: Pool{
 		Log: int64(here.Log.LocalBytes()), Metadata: here.MetadataBytes(), Lacking: int64(here.Log.AbsentBytes())}}
+	if s, err := here.Space(ctx); err == nil {
+		r.Held = &Held{Bytes: s.TotalBytes - s.FreeBytes, Size: s.TotalBytes, Files: s.TotalInodes - s.FreeInodes, MaxFiles: s.TotalInodes}
+	}
 	if c.cfg.Store == nil {
 		return r, nil
 	}

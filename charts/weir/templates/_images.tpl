@@ -31,6 +31,11 @@
 {{- toJson $all }}
 {{- end }}
 
+{{/* weir.groupGate: the flag by which snapshotter and snapshot controller look at groups, or not. */}}
+{{- define "weir.groupGate" -}}
+--feature-gates=CSIVolumeGroupSnapshot={{ .Values.snapshots.groups.enabled }}
+{{- end }}
+
 {{/* weir.imageProblems: what is missing for the names of images, a JSON list of messages. No image
      has a registry of its own here: Weir's is published nowhere, and which host serves other
      projects' is for who installs it to say. */}}

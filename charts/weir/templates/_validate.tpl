@@ -156,6 +156,9 @@
 {{- if and $v.metrics.enabled $v.metrics.serviceMonitors.create $v.networkPolicies.enabled (not $v.networkPolicies.metricsFrom) }}
 {{- $p = append $p "networkPolicies.metricsFrom: missing: with metrics.serviceMonitors.create, say where Prometheus is, or its requests are blocked: write such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], or [{namespaceSelector: {}}] for any pod; or networkPolicies.enabled=false" }}
 {{- end }}
+{{- if and $v.snapshots.groups.enabled (not $v.snapshots.enabled) }}
+{{- $p = append $p "snapshots.groups.enabled: snapshots.enabled is false: nothing would make groups of snapshots: write true for both, or false for both" }}
+{{- end }}
 {{- if and $v.snapshots.controller.enabled (not $v.snapshots.enabled) }}
 {{- $p = append $p "snapshots.controller.enabled: snapshots.enabled is false: nothing would make snapshots of Weir's volumes: write true for both, or false for both" }}
 {{- end }}
@@ -163,6 +166,8 @@
 {{- if and $v.snapshots.enabled (lookup "v1" "Namespace" "" "kube-system") }}
 {{- if not (.Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1/VolumeSnapshotClass") }}
 {{- $p = append $p "snapshots.enabled: the cluster has no kinds of snapshot.storage.k8s.io/v1: install them first, once for all drivers, from client/config/crd of github.com/kubernetes-csi/external-snapshotter; and its snapshot controller, or write snapshots.controller.enabled=true" }}
+{{- else if and $v.snapshots.groups.enabled (not (.Capabilities.APIVersions.Has "groupsnapshot.storage.k8s.io/v1/VolumeGroupSnapshotClass")) }}
+{{- $p = append $p "snapshots.groups.enabled: the cluster has no kinds of groupsnapshot.storage.k8s.io/v1: install them first, as those of snapshot.storage.k8s.io; or write false" }}
 {{- end }}
 {{- end }}
 {{- if and $v.storageClass.create (not $v.policy.create) (not $v.storageClass.policy) }}

@@ -76,5 +76,6 @@ func runController(ctx context.Context, sh *cli.Shell, p *part) (err error) {
 	return p.serve(ctx, sh, log, process.Metrics{Credentials: creds, Cluster: cluster}, func(s grpc.ServiceRegistrar) {
 		csi.RegisterIdentityServer(s, csidriver.NewIdentity(sh.Version, nil))
 		csi.RegisterControllerServer(s, controller)
+		csi.RegisterGroupControllerServer(s, controller)
 	}, seen.Start)
 }

@@ -45,7 +45,8 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 			"in packs, and CONDEMNED ones have none; both are about to be dropped. ORPHANS are objects in the\n" +
 			"volume's folder that nobody knows. All columns add up to STORE, which is all that the store\n" +
 			"lists. WAITING is not in the store yet. Lent stores are not counted. It fails if a store lacks\n" +
-			"something that the log says is there.",
+			"something that the log says is there. USED of SIZE, and FILES OF how many there may be, are what\n" +
+			"clients see with df.",
 		Example: "  weir df data\n  weir df data -o json",
 		RunE: func(c *cobra.Command, a []string) error {
 			if err := cli.CheckOutput(output); err != nil {
@@ -129,7 +130,7 @@ func write(w io.Writer, all []Report) error {
 		head = append(head, strings.ToUpper(string(k)))
 	}
 	stores.Row(append(head, "STORE", "OBJECTS", "WAITING")...)
-	pools.Row("SITE", "GATEWAY", "POOL LOG", "POOL METADATA", "LACKING")
+	pools.Row("SITE", "GATEWAY", "POOL LOG", "POOL METADATA", "LACKING", "USED", "SIZE", "FILES", "OF")
 	var said []string
 	for _, r := range all {
 		switch {
@@ -156,7 +157,12 @@ func write(w io.Writer, all []Report) error {
 					r.Site, s.Objects, s.Bytes))
 			}
 		}
-		pools.Row(r.Site, r.Gateway, cli.Bytes(r.Space.Pool.Log), cli.Bytes(r.Space.Pool.Metadata), amount(r.Space.Pool.Lacking))
+		held := []string{"-", "-", "-", "-"}
+		if h := r.Space.Held; h != nil {
+			held = []string{cli.Bytes(int64(h.Bytes)), cli.Bytes(int64(h.Size)), fmt.Sprint(h.Files), fmt.Sprint(h.MaxFiles)}
+		}
+		pools.Row(append([]string{r.Site, r.Gateway, cli.Bytes(r.Space.Pool.Log), cli.Bytes(r.Space.Pool.Metadata),
+			amount(r.Space.Pool.Lacking)}, held...)...)
 	}
 	if err := stores.Write(w); err != nil {
 		return err

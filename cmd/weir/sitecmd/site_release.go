@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
@@ -30,9 +32,10 @@ func releaseCommand(sh *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use: "release --kubeconfig FILE", Short: "Let go of a cluster from which Weir was uninstalled", Args: cli.Args(cobra.NoArgs),
 		Long: "Takes Weir's finalizers off what is left in a cluster after `helm uninstall`: GeoVolumes,\n" +
-			"GeoVolumeContents, and persistent volumes and attachments of its driver. Else deleting them, or\n" +
-			"their namespaces, would wait for an operator for ever. The federation's volumes and their data\n" +
-			"stay. The command refuses while the operator is installed, and waits while one still ends.",
+			"GeoVolumeContents, GeoVolumeSnapshots, and persistent volumes, attachments and contents of\n" +
+			"VolumeSnapshots of its driver. Else deleting them, or their namespaces, would wait for an operator\n" +
+			"for ever. The federation's volumes, their snapshots and their data stay. The command refuses while\n" +
+			"the operator is installed, and waits while one still ends.",
 		Example: "  weir site release --kubeconfig ~/.kube/config",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if kubeconfig == "" {
@@ -55,6 +58,13 @@ type held struct {
 
 // Finalizers of csi-provisioner and csi-attacher. The latter's ends in the driver's name.
 const provisionerFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
+
+// Finalizers of contents of VolumeSnapshots and of VolumeGroupSnapshots, which go when the driver's
+// snapshotter has dropped the snapshot.
+const (
+	snapshotFinalizer = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
+	groupFinalizer    = "groupsnapshot.storage.kubernetes.io/volumegroupsnapshotcontent-bound-protection"
+)
 
 var attacherFinalizer = "external-attacher/" + strings.ReplaceAll(v1alpha1.Driver, ".", "-")
 
@@ -183,19 +193,31 @@ func listHeld(ctx context.Context, c client.Client) (out []held, err error) {
 	}
 	of(new(v1alpha1.GeoVolumeList), v1alpha1.Finalizer)
 	of(new(v1alpha1.GeoVolumeContentList), v1alpha1.Finalizer)
+	of(new(v1alpha1.GeoVolumeSnapshotList), v1alpha1.Finalizer)
+	of(listOf("snapshot.storage.k8s.io", "VolumeSnapshotContent"), snapshotFinalizer)
+	of(listOf("groupsnapshot.storage.k8s.io", "VolumeGroupSnapshotContent"), groupFinalizer)
 	of(new(storagev1.VolumeAttachmentList), attacherFinalizer)
 	of(new(corev1.PersistentVolumeList), provisionerFinalizer, attacherFinalizer)
 	return out, err
 }
 
-// ours reports whether an object is Weir's: a persistent volume or an attachment only if it is of
-// its driver.
+// listOf lists a kind that the cluster need not have.
+func listOf(group, kind string) *unstructured.UnstructuredList {
+	l := new(unstructured.UnstructuredList)
+	l.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind + "List"})
+	return l
+}
+
+// ours reports whether an object is Weir's: those of other groups only if they are of its driver.
 func ours(o client.Object) bool {
 	switch o := o.(type) {
 	case *corev1.PersistentVolume:
 		return o.Spec.CSI != nil && o.Spec.CSI.Driver == v1alpha1.Driver
 	case *storagev1.VolumeAttachment:
 		return o.Spec.Attacher == v1alpha1.Driver
+	case *unstructured.Unstructured:
+		driver, _, _ := unstructured.NestedString(o.Object, "spec", "driver")
+		return driver == v1alpha1.Driver
 	}
 	return true
 }
@@ -204,6 +226,9 @@ func ours(o client.Object) bool {
 func (h held) String() string {
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", h.object), "*")
 	kind = kind[strings.LastIndex(kind, ".")+1:]
+	if o, ok := h.object.(*unstructured.Unstructured); ok {
+		kind = o.GetKind()
+	}
 	name := h.object.GetName()
 	if ns := h.object.GetNamespace(); ns != "" {
 		name = ns + "/" + name

@@ -4,6 +4,7 @@ package sitecmd_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,10 +18,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
@@ -48,6 +51,42 @@ func kubeconfig(t *testing.T, cfg *rest.Config) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// snapshotKinds gives a cluster the kinds of snapshot.storage.k8s.io, and waits until it serves
+// them.
+func snapshotKinds(t *testing.T, c client.Client) {
+	t.Helper()
+	text, err := exec.CommandContext(t.Context(), "../../../hack/snapshot-crds").Output()
+	if err != nil {
+		t.Fatalf("find the kinds of snapshots: %v", err)
+	}
+	for doc := range strings.SplitSeq(string(text), "\n---\n") {
+		var o unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		if o.GetName() != "volumesnapshotcontents.snapshot.storage.k8s.io" {
+			continue
+		}
+		if err := c.Create(t.Context(), &o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clitest.Eventually(t, "the kinds are served", func() error {
+		return c.List(t.Context(), &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1",
+			"kind": "VolumeSnapshotContentList"}})
+	})
+}
+
+// taken is the content of a VolumeSnapshot of a driver.
+func taken(name, driver string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
+		"spec": map[string]any{"driver": driver, "deletionPolicy": "Delete", "source": map[string]any{"volumeHandle": "v"},
+			"volumeSnapshotRef": map[string]any{"name": "s", "namespace": "default"}}}}
+	o.SetName(name)
+	o.SetFinalizers([]string{"snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"})
+	return o
 }
 
 // TestRelease: what Weir keeps from being deleted goes, in a real cluster without an operator. What
@@ -79,7 +118,12 @@ func TestRelease(t *testing.T) {
 		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}}
-	for _, o := range []client.Object{geo, ours, others, attached, operator} {
+	snapshot := &v1alpha1.GeoVolumeSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: "then", Namespace: "default", Finalizers: []string{v1alpha1.Finalizer}},
+		Spec:       v1alpha1.GeoVolumeSnapshotSpec{Source: v1alpha1.SnapshotSource{Name: "data"}}}
+	snapshotKinds(t, c)
+	content, foreignContent := taken("ours", v1alpha1.Driver), taken("others", "csi.example.org")
+	for _, o := range []client.Object{geo, ours, others, attached, operator, snapshot, content, foreignContent} {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -117,9 +161,9 @@ func TestRelease(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(geo), geo); err != nil {
 		t.Fatalf("nobody confirmed it: %v", err)
 	}
-	out := b.Want(cli.ExitOK, "3 objects are let go", "release\n", "site", "release", "--kubeconfig", path)
+	out := b.Want(cli.ExitOK, "5 objects are let go", "release\n", "site", "release", "--kubeconfig", path)
 	for _, want := range []string{"GeoVolume default/data, which is being deleted", "PersistentVolume ours\n",
-		"VolumeAttachment va, which"} {
+		"VolumeAttachment va, which", "GeoVolumeSnapshot default/then\n", "VolumeSnapshotContent ours\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
@@ -133,6 +177,11 @@ func TestRelease(t *testing.T) {
 	for o, want := range map[client.Object][]string{ours: {foreign, protection}, others: {attacher, foreign, protection}} {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || !slices.Equal(o.GetFinalizers(), want) {
 			t.Errorf("%s has the finalizers %v, want %v: %v", o.GetName(), o.GetFinalizers(), want, err)
+		}
+	}
+	for o, want := range map[client.Object]int{snapshot: 0, content: 0, foreignContent: 1} {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || len(o.GetFinalizers()) != want {
+			t.Errorf("%s has the finalizers %v, want %d: %v", o.GetName(), o.GetFinalizers(), want, err)
 		}
 	}
 	b.Want(cli.ExitOK, "nothing in this cluster waits for Weir", "", "site", "release", "--kubeconfig", path, "--yes")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/upkeep"
 )
 
 // Report is what `weir status -o json` prints.
@@ -82,6 +83,8 @@ type ReplicaReport struct {
 	// Salvage are copies that were set aside there: they have what a forced failover left out.
 	Salvage []string `json:"salvage,omitempty"`
 	Problem string   `json:"problem,omitempty"`
+	// Scrub is what its gateway found when it read the copy again; missing: nothing is known.
+	Scrub *upkeep.Scrubbed `json:"scrub,omitempty"`
 }
 
 // GatewayReport is one gateway.

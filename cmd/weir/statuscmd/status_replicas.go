@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/upkeep"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -34,6 +35,9 @@ func (v view) replicas(vol federation.Volume, out *VolumeReport, listed []federa
 			}
 		}
 	}
+	for i := range rows {
+		rows[i].Scrub = v.scrubbed(vol.UUID, rows[i].Gateway)
+	}
 	old := !out.AsOf.IsZero() || listed == nil // the states are out of date
 	for i := range rows {
 		rows[i].Blind = vol.IsBlind(rows[i].Site)
@@ -43,6 +47,12 @@ func (v view) replicas(vol federation.Volume, out *VolumeReport, listed []federa
 		return cmp.Or(cmp.Compare(rank(a, out.Home), rank(b, out.Home)), cmp.Compare(a.Gateway, b.Gateway))
 	})
 	return rows
+}
+
+// scrubbed is what a gateway last reported of its copy that it read again; nil: nothing.
+func (v view) scrubbed(uuid, gateway string) *upkeep.Scrubbed {
+	o, _ := v.lastReport(uuid, gateway)
+	return o.Scrub
 }
 
 func rank(r ReplicaReport, home string) int {
@@ -58,6 +68,7 @@ func (v view) refresh(r *ReplicaReport, uuid string, out *VolumeReport, old bool
 	own, answered := v.answers[r.Gateway].volume(uuid)
 	if answered {
 		r.Serving, r.Salvage, r.Problem = &own.Serving, own.Salvage, cmp.Or(own.Problem, own.Leaving)
+		r.Scrub = cmp.Or(own.Scrub, r.Scrub)
 		if own.Role != protocol.Home.String() { // of the home the volume's message says it
 			r.Problem = cmp.Or(r.Problem, own.Waiting)
 		}

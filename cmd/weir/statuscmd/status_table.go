@@ -77,6 +77,10 @@ func writeVolumeTables(w io.Writer, r Report) error {
 			if c.Problem != "" {
 				notes = append(notes, fmt.Sprintf("%s at %s: %s", v.Name, c.Gateway, c.Problem))
 			}
+			if s := c.Scrub; s.Bad() {
+				notes = append(notes, fmt.Sprintf("%s at %s: %d segments are damaged in every copy in reach, and the check of its "+
+					"metadata found %d things; look with weir fsck", v.Name, c.Gateway, s.Damaged, s.Findings))
+			}
 			for _, s := range c.Salvage {
 				notes = append(notes, fmt.Sprintf("%s at %s: a copy was set aside: %s", v.Name, c.Gateway, s))
 			}

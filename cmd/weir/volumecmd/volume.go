@@ -17,7 +17,7 @@ func Command(sh *cli.Shell, connect access.Connector, more ...func(*cli.Shell, *
 	c := cli.Group(&cobra.Command{Use: "volume", Short: "Make, list and delete volumes, and say who may use and own them"},
 		createCommand(sh, o), listCommand(sh, o), deleteCommand(sh, o), undeleteCommand(sh, o), purgeCommand(sh, o),
 		transferCommand(sh, o), keysCommand(sh, o), clientsCommand(sh, o), storesCommand(sh, o), snapshotCommand(sh, o),
-		rollbackCommand(sh, o), trashCommand(sh, o))
+		rollbackCommand(sh, o), trashCommand(sh, o), upkeepCommand(sh, o))
 	for _, command := range more {
 		c.AddCommand(command(sh, o))
 	}

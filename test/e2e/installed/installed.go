@@ -247,6 +247,12 @@ func (f *Federated) Upgrade(ctx context.Context, name string, more ...string) er
 	return nil
 }
 
+// Set upgrades a site with further flags of helm, which stay for later upgrades.
+func (f *Federated) Set(ctx context.Context, name string, flags ...string) error {
+	f.sites[name].values = append(f.sites[name].values, flags...)
+	return f.Upgrade(ctx, name)
+}
+
 // values are the site's answers to the chart's questions.
 func (f *Federated) values(name string) ([]string, error) {
 	s := f.Site(name)
@@ -300,7 +306,8 @@ csi:
 		parts["lending"] = pki.PartStore
 	}
 	if slices.Contains(f.cfg.Snapshots, name) {
-		text += fmt.Sprintf("snapshots: {enabled: true, controller: {enabled: true, replicas: 1, nodeSelector: %s}}\n", host)
+		text += fmt.Sprintf("snapshots: {enabled: true, groups: {enabled: true}, controller: {enabled: true, replicas: 1, "+
+			"nodeSelector: %s}}\n", host)
 	}
 	file := filepath.Join(f.dir, name+".yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -14,7 +14,8 @@ import (
 func leaving() {
 	It("lets go of what it has of Weir when that is uninstalled", func() {
 		kubectl("c", "create", "namespace", "leaver")
-		apply("c", volume("left", "leaver"))
+		// A copy at b: who has nothing of it is not shown it.
+		apply("c", volume("left", "leaver", "replication: {copies: 2, sites: {required: [b, c]}}"))
 		kubectl("c", "wait", "-n", "leaver", "--for=condition=Ready", "--timeout=150s", "gv/left")
 		content := contentOf("c", "left", "leaver")
 		program, err := f.Weir(bounded())

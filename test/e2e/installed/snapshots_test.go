@@ -82,4 +82,43 @@ spec: {source: {persistentVolumeClaimName: original}}
 		discard("b", "pod/reads-restored", "gv/restored-at-a")
 		discard("a", "pod/restores", "pod/clones", "pvc/restored", "pvc/cloned")
 	})
+
+	It("takes snapshots of the claims of a group together, and drops them together", func() {
+		labelled := func(name string) string {
+			return strings.Replace(claim(name, "ReadWriteMany"), "namespace: default}", "namespace: default, labels: {app: pair}}", 1)
+		}
+		apply("a", labelled("left")+labelled("right")+pod("writes-left", "left", "default")+pod("writes-right", "right", "default"))
+		ready("a", "pod/writes-left", "pod/writes-right")
+		exec("a", "writes-left", "echo left >/data/words; sync")
+		exec("a", "writes-right", "echo right >/data/words; sync")
+		apply("a", `apiVersion: groupsnapshot.storage.k8s.io/v1
+kind: VolumeGroupSnapshot
+metadata: {name: pair, namespace: default}
+spec: {source: {selector: {matchLabels: {app: pair}}}}
+`)
+		kubectl("a", "wait", "--for=jsonpath={.status.readyToUse}=true", "--timeout=100s", "volumegroupsnapshot/pair")
+		exec("a", "writes-left", "echo later >/data/words; sync")
+		exec("a", "writes-right", "echo later >/data/words; sync")
+		figure("kubectl get volumegroupsnapshots: %s", kubectl("a", "get", "volumegroupsnapshots"))
+		figure("of the moments %s", kubectl("a", "get", "geovolumesnapshots", "-o",
+			`jsonpath={range .items[*]}{.status.snapshot} of {.spec.source.name} at {.status.time}; {end}`))
+		Expect(exec("a", "writes-left", "cat /data/.snapshots/groupsnapshot-*/words")).To(Equal("left"))
+		Expect(exec("a", "writes-right", "cat /data/.snapshots/groupsnapshot-*/words")).To(Equal("right"))
+
+		By("a claim begins with one of them")
+		of := until("the VolumeSnapshot of the claim right", func() (string, bool) {
+			got := kubectl("a", "get", "volumesnapshots", "-o",
+				`jsonpath={.items[?(@.spec.source.persistentVolumeClaimName=="right")].metadata.name}`)
+			return got, got != ""
+		})
+		kubectl("a", "wait", "--for=jsonpath={.status.readyToUse}=true", "--timeout=100s", "volumesnapshot/"+of)
+		apply("a", madeOf("right-again", "{apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: "+of+"}")+
+			pod("reads-right", "right-again", "default"))
+		ready("a", "pod/reads-right")
+		Expect(exec("a", "reads-right", "cat /data/words")).To(Equal("right"))
+
+		kubectl("a", "delete", "--timeout=100s", "volumegroupsnapshot/pair")
+		kubectl("a", "wait", "--for=delete", "--timeout=60s", "geovolumesnapshots", "--all")
+		discard("a", "pod/writes-left", "pod/writes-right", "pod/reads-right", "pvc/left", "pvc/right", "pvc/right-again")
+	})
 }

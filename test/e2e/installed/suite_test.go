@@ -48,6 +48,7 @@ var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
 	Context("a node", node)
 	Context("what is measured", measured)
 	Context("support", supported)
+	Context("a site's key", sealed)
 	Context("an upgrade", upgrade)
 	Context("the registry and the API server", outages)
 	Context("a site", lost)

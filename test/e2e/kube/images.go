@@ -67,6 +67,12 @@ func (c *Clusters) Weir(ctx context.Context) (string, error) {
 	return files["/bin/weir"], err
 }
 
+// KMS compiles a KMS plugin for tests (package kms) and returns its path.
+func (c *Clusters) KMS(ctx context.Context) (string, error) {
+	files, err := c.build(ctx, "/bin/kms", "./test/e2e/kube/kms")
+	return files["/bin/kms"], err
+}
+
 func (c *Clusters) makeImage(ctx context.Context, name string) (v1.Image, error) {
 	s := image.Spec{Folders: []string{"/tmp"}, Entrypoint: []string{"/" + name}, Env: []string{"PATH=/bin:/"}}
 	var err error
