@@ -77,7 +77,7 @@ soak: fit-clusters modules tools kube-tools zfs build ## run long random schedul
 	$(call say,losses of power and other faults with fresh seeds: ten minutes each)
 	@WEIR_SOAK=1 $(SAME) $(GO) test -count=1 -timeout 2h ./engine ./replica -run TestJoint
 	$(call say,a volume of a million files and one of 16 000 segments)
-	@WEIR_SOAK=1 $(SAME) $(GO) test -count=1 -v -timeout 1h ./gateway ./gateway/rebuild -run "TestReopenOfManySegments|TestFirstReadOfManyFiles"
+	@WEIR_SOAK=1 $(SAME) $(GO) test -count=1 -v -timeout 1h ./gateway ./gateway/rebuild -run "TestReopenOfManySegments|TestFirstReadOfManyFiles|TestOverwrite"
 	$(call say,a directory of a million entries and 64 writers in 512 MiB$(comma) and a file of 1 TiB)
 	@WEIR_SOAK=1 $(SAME) $(GO) test -count=1 -v -timeout 1h ./engine -run "TestMemory|TestSparse1TiB"
 	$(call say,end-to-end tests$(comma) long)

@@ -59,7 +59,30 @@ func (t *tree) usage(ctx context.Context) (u Usage, err error) {
 		return u, err
 	}
 	u.Blocks, u.Checkpoint = map[uint64]Blocks{}, now.Made
-	c := counter{tree: t, blocks: map[segment.BlockRef]bool{}, into: u.Blocks}
+	return u, t.runs(ctx, func(_ use, blocks map[segment.BlockRef]useOf) {
+		for ref, of := range blocks {
+			b := u.Blocks[ref.Seq]
+			if of.now {
+				b.Present += uint64(ref.Len)
+			} else {
+				b.Past += uint64(ref.Len)
+			}
+			u.Blocks[ref.Seq] = b
+		}
+	})
+}
+
+// useOf is what one run's extents use of a block.
+type useOf struct {
+	now, past bool   // the present uses it, the history does
+	used, raw uint32 // bytes that the present's extents have of it, and that it has
+}
+
+// runs calls visit with the blocks that each run of each content uses, of the present and of the
+// history, in order of contents and runs. A content that only snapshots show counts as history. The
+// map is visit's only until that returns.
+func (t *tree) runs(ctx context.Context, visit func(at use, blocks map[segment.BlockRef]useOf)) error {
+	c := counter{tree: t, blocks: map[segment.BlockRef]useOf{}, visit: visit}
 	lo, hi := []byte{byte(meta.Extents)}, []byte{byte(meta.Extents) + 1}
 	hlo, hhi := meta.HistoryRange(lo, hi)
 	nextNow, stopNow := iter.Pull2(uses(t.view.Range(lo, hi), ofPresent))
@@ -76,8 +99,9 @@ func (t *tree) usage(ctx context.Context) (u Usage, err error) {
 			nowErr = ctx.Err()
 		}
 		if nowErr != nil {
-			return u, nowErr
+			return nowErr
 		}
+		var err error
 		if moreNow && (!moreWas || !past.before(present)) {
 			err = c.add(present, true)
 			present, nowErr, moreNow = nextNow()
@@ -86,17 +110,18 @@ func (t *tree) usage(ctx context.Context) (u Usage, err error) {
 			past, wasErr, moreWas = nextWas()
 		}
 		if err != nil {
-			return u, err
+			return err
 		}
 	}
 	c.end()
-	return u, nil
+	return nil
 }
 
 // use is a block that an extent names, in a run of a content.
 type use struct {
 	content, run uint64
 	ref          segment.BlockRef
+	used, raw    uint32 // bytes of the extent, and of the block
 }
 
 func (u use) before(o use) bool {
@@ -122,7 +147,7 @@ func uses(pairs iter.Seq2[meta.Pair, error], of func(meta.Pair) (key, value []by
 				yield(use{}, fmt.Errorf("what the volume uses: %w", err))
 				return
 			}
-			if !yield(use{meta.Of(key), x.Off / segment.MaxBlock, x.Ref}, nil) {
+			if !yield(use{meta.Of(key), x.Off / segment.MaxBlock, x.Ref, x.Len, x.Raw}, nil) {
 				return
 			}
 		}
@@ -140,13 +165,13 @@ func ofHistory(p meta.Pair) (key, value []byte, err error) {
 	return key, value, err
 }
 
-// counter counts the blocks of one run after the other.
+// counter gathers the blocks of one run after the other.
 type counter struct {
 	tree   *tree
-	at     use                       // in the present run; ref says nothing
-	dead   bool                      // no inode has the content
-	blocks map[segment.BlockRef]bool // of the run; true: the present uses it
-	into   map[uint64]Blocks
+	at     use  // in the present run; only content and run say something
+	dead   bool // no inode has the content
+	blocks map[segment.BlockRef]useOf
+	visit  func(at use, blocks map[segment.BlockRef]useOf)
 }
 
 // add adds what an extent names. now: it is one of the present.
@@ -161,21 +186,22 @@ func (c *counter) add(u use, now bool) error {
 		}
 		c.dead = dead
 	}
-	c.at = u
-	c.blocks[u.ref] = c.blocks[u.ref] || now && !c.dead
+	c.at = use{content: u.content, run: u.run}
+	of := c.blocks[u.ref]
+	if of.raw = u.raw; now && !c.dead {
+		of.now = true
+		of.used += u.used
+	} else {
+		of.past = true
+	}
+	c.blocks[u.ref] = of
 	return nil
 }
 
-// end counts the blocks of the run that ended.
+// end ends the run.
 func (c *counter) end() {
-	for ref, now := range c.blocks {
-		b := c.into[ref.Seq]
-		if now {
-			b.Present += uint64(ref.Len)
-		} else {
-			b.Past += uint64(ref.Len)
-		}
-		c.into[ref.Seq] = b
+	if len(c.blocks) > 0 {
+		c.visit(c.at, c.blocks)
 	}
 	clear(c.blocks)
 }

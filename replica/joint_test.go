@@ -64,7 +64,7 @@ var jointID = volume.ID{0xaa, 1}
 func newCrowd(t *testing.T, seed uint64) *crowd {
 	c := &crowd{world: newWorld(t, "abc", 2), random: mrand.New(mrand.NewPCG(seed, 41)), engines: map[string]*engine.Engine{},
 		model: memvol.New(jointID), past: past{objects: &sharedObjects{all: map[string][]byte{}},
-			made: map[uint64]*checkpoint.Manifest{}, unused: map[uint64][]uint64{}}}
+			made: map[uint64]*checkpoint.Manifest{}, unused: map[uint64][]uint64{}, moving: newMoving()}}
 	if seed%3 == 0 {
 		c.policy.Want = 3
 	}
@@ -73,7 +73,7 @@ func newCrowd(t *testing.T, seed uint64) *crowd {
 			Rand: mrand.New(mrand.NewPCG(seed, uint64(s.name[0])))})
 		s.opening = func(dir cachepool.Dir, cfg *log.Config) volumeMachine {
 			e := c.open(s, dir)
-			cfg.KnownApplied = e.Applied()
+			cfg.KnownApplied, cfg.Moved = e.Applied(), e.Moved
 			c.engines[s.name] = e
 			sources := cfg.Sources
 			cfg.Sources = func() []log.Source {
@@ -185,10 +185,10 @@ func (c *crowd) randomChange() clientChange {
 	r := c.random
 	names := []string{"a", "b", "c", "d"}
 	c.seq++
-	k := clientChange{kind: r.IntN(10), name: names[r.IntN(4)], to: names[r.IntN(4)], off: r.Uint64N(5000), size: r.Uint64N(5000),
+	k := clientChange{kind: r.IntN(16), name: names[r.IntN(4)], to: names[r.IntN(4)], off: r.Uint64N(5000), size: r.Uint64N(5000),
 		data: make([]byte, 1+r.IntN(3000)), id: volume.OpID{Slot: "client", Seq: c.seq}}
 	for i := range k.data {
-		k.data[i] = byte(c.seq)
+		k.data[i] = byte(r.Uint32()) // else blocks are so small that nothing comes back
 	}
 	return k
 }
@@ -343,7 +343,7 @@ func (c *crowd) inspect(s *site) {
 	c.must(err)
 	e := c.open(s, dir)
 	l, err := log.Open(log.Config{Dir: dir, Room: pool.Room(), Volume: segment.VolumeID(jointID), DataKey: testKey, Rand: rand.Reader,
-		Now: time.Now, SegmentSize: segmentSize, KnownApplied: e.Applied(),
+		Now: time.Now, SegmentSize: segmentSize, KnownApplied: e.Applied(), Moved: e.Moved,
 		Sources: func() []log.Source { return []log.Source{StoreSource{s.store, s.name}} }})
 	c.must(err)
 	c.must(l.Recovered().Doubt)
@@ -368,7 +368,7 @@ func TestJointCrashes(t *testing.T) {
 		t.Skip("a test of disks that fail runs without the race detector")
 	}
 	const seeds = 60
-	var compared, dropped, anew atomic.Int64
+	var compared, dropped, anew, made, fetched, again, moved, gone, rewritten atomic.Int64
 	run := func(t *testing.T, seed uint64) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
@@ -380,8 +380,15 @@ func TestJointCrashes(t *testing.T) {
 			c := newCrowd(t, seed)
 			c.up("a", "b", "c")
 			for i := range 25 {
+				if i == 0 {
+					c.seq++
+					c.change(clientChange{name: "a", id: volume.OpID{Slot: "client", Seq: c.seq}})
+				}
 				c.change(c.randomChange())
 				if c.random.IntN(2) == 0 || c.past.away != nil {
+					c.tend()
+				}
+				for n := 0; seed%3 == 1 && n < 3; n++ { // much is packed, and packed again
 					c.tend()
 				}
 				switch {
@@ -393,6 +400,7 @@ func TestJointCrashes(t *testing.T) {
 				c.beginAnew()
 			}
 			c.repair()
+			c.past.moving.calm = true
 			c.until("all have the same log", func() bool {
 				c.beginAnew()
 				c.repair()
@@ -416,6 +424,13 @@ func TestJointCrashes(t *testing.T) {
 			compared.Add(int64(c.past.compared))
 			dropped.Add(int64(c.past.dropped))
 			anew.Add(int64(c.past.anew))
+			m := &c.past.moving
+			made.Add(int64(m.made))
+			fetched.Add(int64(m.fetched))
+			again.Add(int64(m.again))
+			moved.Add(int64(m.moved))
+			gone.Add(int64(m.gone))
+			rewritten.Add(int64(m.rewritten))
 		})
 	}
 	switch {
@@ -438,7 +453,9 @@ func TestJointCrashes(t *testing.T) {
 		})
 		t.Logf("%d checkpoints were made that another copy had made, %d segments dropped, %d copies began anew", compared.Load(),
 			dropped.Load(), anew.Load())
-		if !t.Failed() && min(compared.Load(), dropped.Load(), anew.Load()) == 0 {
+		t.Logf("%d packs were made, %d of them fetched, %d of packs, %d segments moved, %d packs went, %d bytes were written again",
+			made.Load(), fetched.Load(), again.Load(), moved.Load(), gone.Load(), rewritten.Load())
+		if !t.Failed() && min(compared.Load(), dropped.Load(), anew.Load(), made.Load(), moved.Load(), rewritten.Load()) == 0 {
 			t.Error("too little happens")
 		}
 	}

@@ -32,6 +32,7 @@ type past struct {
 	dropped  int                             // segments
 	anew     int                             // times that a copy began anew
 	away     *site                           // is down for long; nil: none is
+	moving   moving
 }
 
 // sharedObjects is a store that all sites reach.
@@ -88,6 +89,7 @@ func (c *crowd) make() {
 		c.must(err)
 		uses, err := cut.Uses(context.Background())
 		c.must(err)
+		c.plan(cut, uses)
 		if c.random.IntN(2) == 0 { // else the next one reads what it is a change of
 			c.must(c.engines[s.name].Keep(cut))
 		} else {
@@ -140,12 +142,20 @@ func (c *crowd) tend() {
 	if err != nil {
 		return // it is about to end
 	}
-	kind := c.random.IntN(6)
+	kind := c.random.IntN(9)
+	if m := &c.past.moving; c.random.IntN(2) == 0 {
+		switch {
+		case len(m.left[now.Made.Number]) > 0 && c.random.IntN(2) == 0:
+			kind = 8
+		case len(m.plans[now.Made.Number]) > 0:
+			kind = 6
+		}
+	}
 	switch newest := c.past.made[now.Placed.Number]; { // while one is away, all is done soon
 	case c.past.away == nil:
 	case newest != nil && now.Placed.Number > now.Made.Number:
 		kind = 2
-	case len(c.past.unused[now.Made.Number]) > 0 && kind > 3:
+	case len(c.past.unused[now.Made.Number]) > 0 && kind > 3 && kind < 6:
 		kind = 3
 	}
 	switch kind {
@@ -168,6 +178,15 @@ func (c *crowd) tend() {
 		if gone := c.past.unused[now.Made.Number]; len(gone) > 0 {
 			c.ask(home, func(ctx context.Context, e *engine.Engine) error { return e.Condemn(ctx, now.Made.Number, gone) })
 		}
+	case 6, 7:
+		for _, s := range c.sites {
+			if s.node != nil && s.log.Durable().Less(now.Made.At) {
+				return
+			}
+		}
+		c.packs(home, now.Made.Number)
+	case 8:
+		c.rewrite(home, now.Made.Number)
 	default:
 		c.drop(c.sites[c.random.IntN(len(c.sites))])
 	}
@@ -197,14 +216,30 @@ func (c *crowd) drop(s *site) {
 	if err != nil {
 		return
 	}
+	table, err := c.engines[s.name].Packs()
+	if err != nil {
+		return
+	}
+	good := c.gather(s, &table)
 	for seq := range gone {
+		n, moved := table.Moved[seq]
+		if now, _ := table.Now(n); moved && !good[now.Number] {
+			continue
+		}
 		if x, ok := s.log.Segment(seq); ok && !x.Dropped {
 			c.must(s.store.Delete(context.Background(), x.Name))
+			if !c.maybe(s) {
+				return
+			}
 			if s.replica.Drop(seq) == nil {
 				c.past.dropped++
+				if moved {
+					c.past.moving.moved++
+				}
 			}
 		}
 	}
+	c.dropPacks(s, &table, good)
 	_ = s.replica.FetchPast(context.Background(), func(string, uint64) bool { return false })
 }
 

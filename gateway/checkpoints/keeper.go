@@ -52,6 +52,8 @@ type Due struct {
 	// Grace is how long what is condemned stays: readers of an earlier state may still look for it.
 	Grace time.Duration
 	Pack  pack.Rule // when live blocks move into packs; zero: ADR 54
+	// Rewrite is when blocks that are mostly dead are written again; zero: ADR 59.
+	Rewrite engine.RewriteRule
 	// Every is how often it is looked what is to be done; zero: 3 s.
 	Every time.Duration
 }
@@ -90,6 +92,9 @@ type Keeper struct {
 	// fetched counts, by UUID, packs that could not be made here, and came from another gateway.
 	fetched map[string]int
 	tails   map[string]*tail // by UUID; only tailAll uses it
+	// remnants are what homes have to write again, by UUID, and rewritten how many bytes they did.
+	remnants  map[string]*remnants
+	rewritten map[string]uint64
 	// packBytes are the bytes of packs in the site's store, by UUID.
 	packBytes map[string]uint64
 	// ended and done are how the copies were that tendAll and sweepAll last looked at and left with
@@ -128,13 +133,16 @@ func New(cfg Config) *Keeper {
 	if cfg.Due.Pack == (pack.Rule{}) {
 		cfg.Due.Pack = pack.DefaultRule()
 	}
+	if cfg.Due.Rewrite == (engine.RewriteRule{}) {
+		cfg.Due.Rewrite = engine.DefaultRewriteRule()
+	}
 	if cfg.Due.Every == 0 {
 		cfg.Due.Every = every
 	}
 	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{},
 		plans: map[string]*plan{}, fetched: map[string]int{}, packBytes: map[string]uint64{}, packed: map[string]*packing{},
-		ended: map[string]state{}, done: map[string]swept{}, tails: map[string]*tail{},
-		held: map[string]bool{}}
+		remnants: map[string]*remnants{}, rewritten: map[string]uint64{}, ended: map[string]state{}, done: map[string]swept{},
+		tails: map[string]*tail{}, held: map[string]bool{}}
 }
 
 // every is how often it is looked what is to be done, usually.
@@ -203,6 +211,16 @@ func (k *Keeper) forget(all []Copy) {
 	for id := range k.plans {
 		if !here[id] {
 			delete(k.plans, id)
+		}
+	}
+	for id := range k.remnants {
+		if !here[id] {
+			delete(k.remnants, id)
+		}
+	}
+	for id := range k.rewritten {
+		if !here[id] {
+			delete(k.rewritten, id)
 		}
 	}
 }
@@ -286,9 +304,10 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 		return err
 	}
 	var next *plan
+	var again *remnants
 	_, leads := c.Replica.Leading()
 	if leads && c.Condemns {
-		if next, err = k.plan(ctx, cut, &is); err != nil { // the checkpoint is made all the same
+		if next, again, err = k.plan(ctx, cut, &is); err != nil { // the checkpoint is made all the same
 			k.cfg.Logger.Error("what the volume uses can not be counted: nothing of it is condemned", "volume", c.UUID, "error", err)
 		}
 	}
@@ -296,6 +315,9 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	defer k.mu.Unlock()
 	if k.plans[c.UUID] = next; next == nil {
 		delete(k.plans, c.UUID)
+	}
+	if k.remnants[c.UUID] = again; again == nil {
+		delete(k.remnants, c.UUID)
 	}
 	was := k.last[c.UUID]
 	is.hashes, is.mine = map[uint64]checkpoint.Hash{is.number: m.Hash()}, map[uint64]bool{}
@@ -317,24 +339,6 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	return nil
 }
 
-// plan plans what is to go, and notes what nothing uses.
-func (k *Keeper) plan(ctx context.Context, cut *engine.Cut, is *made) (*plan, error) {
-	uses, err := cut.Uses(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var packs []engine.PackPlan
-	if k.cfg.Store != nil {
-		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack); err != nil {
-			return nil, err
-		}
-	}
-	if is.unused = uses.Unused; len(packs)+len(uses.Empty)+len(uses.Emptied) == 0 {
-		return nil, nil
-	}
-	return &plan{is.number, uses, packs}, nil
-}
-
 // objects are those of a volume's checkpoints, here and elsewhere.
 func (k *Keeper) objects(id string) objects {
 	o := objects{store: k.cfg.Store, volume: id}
@@ -348,59 +352,6 @@ func (k *Keeper) of(id string) made {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last[id]
-}
-
-// commits notes that this gateway commits a checkpoint as home: nobody else vouches for it.
-func (k *Keeper) commits(id string, number uint64) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	last := k.last[id]
-	if last.mine == nil {
-		last.mine = map[uint64]bool{}
-	}
-	last.mine[number], last.led = true, max(last.led, number)
-	k.last[id] = last
-}
-
-// Hold has what is known of a copy stay known while that is closed, until Release.
-func (k *Keeper) Hold(id string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.held[id] = true
-}
-
-// Release ends Hold. remade: the metadata are others now, and nothing is known of them.
-func (k *Keeper) Release(id string, remade bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if delete(k.held, id); remade {
-		delete(k.last, id)
-	}
-}
-
-// compare tells if what was made here is not what the home committed (checkpoints-1).
-func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	last := k.last[c.UUID]
-	number := now.Made.Number
-	hash, ok := last.hashes[number]
-	if !ok {
-		return
-	}
-	was := last.differs
-	last.differs = 0
-	if hash != now.Made.Hash {
-		last.differs = number
-	} else if last.alike = number; !last.mine[number] {
-		last.agreed = number
-	}
-	k.last[c.UUID] = last
-	if last.differs != 0 && was != last.differs {
-		k.cfg.Logger.Error("this copy's metadata are not those of the home: one of the two is damaged; nothing is dropped here",
-			"volume", c.UUID, "checkpoint", number, "at", now.Made.At, "here", fmt.Sprintf("%x", hash),
-			"home", fmt.Sprintf("%x", now.Made.Hash))
-	}
 }
 
 // ask asks for a checkpoint if one is due, and has the one placed that was asked for. asked: it did

@@ -70,17 +70,20 @@ func (w told) Watch(_ context.Context, fn func(federation.Event) error) error {
 
 func (told) Head(context.Context) (federation.Head, error) { return federation.Head{}, nil }
 
-// TestShared: nothing is deleted of a volume of which another gateway of the site has a copy, as
-// its home told or as a member (checkpoints-9).
+// TestShared: nothing is deleted of a volume of which another gateway of the site may have a copy:
+// one that is registered there, the home, or a member (checkpoints-9).
 func TestShared(t *testing.T) {
 	member := func(gateway, site string) federation.Member { return federation.Member{Gateway: gateway, Site: site} }
 	control := func(home federation.Member, members ...federation.Member) federation.Event {
 		return federation.Event{Kind: federation.KindControl, Name: "v", Revision: 1,
 			Control: &federation.Control{Volume: "v", Home: home, Members: members}}
 	}
-	observed := func(gateway, site string) federation.Event {
-		return federation.Event{Kind: federation.KindObserved, Name: "v/gb", Revision: 2, Observed: &federation.Observed{Volume: "v",
-			Gateway: "gb", Replicas: []federation.ObservedReplica{{Gateway: gateway, Site: site}}}}
+	registered := func(site string, gateways ...string) federation.Event {
+		s := &federation.Site{Name: site}
+		for _, g := range gateways {
+			s.Gateways = append(s.Gateways, federation.Gateway{Name: g})
+		}
+		return federation.Event{Kind: federation.KindSite, Name: site, Revision: 2, Site: s}
 	}
 	me, elsewhere, beside := member("ga", "a"), member("gb", "b"), member("ga2", "a")
 	for what, x := range map[string]struct {
@@ -88,14 +91,13 @@ func TestShared(t *testing.T) {
 		want   bool
 	}{
 		"nobody else":             {[]federation.Event{control(me, me)}, false},
-		"only at other sites":     {[]federation.Event{control(elsewhere, elsewhere, me), observed("gb", "b")}, false},
-		"this one is told of":     {[]federation.Event{control(elsewhere, elsewhere, me), observed("ga", "a")}, false},
+		"only at other sites":     {[]federation.Event{control(elsewhere, elsewhere, me), registered("a", "ga"), registered("b", "gb", "gb2")}, false},
 		"the home is beside":      {[]federation.Event{control(beside, elsewhere)}, true},
 		"a member is beside":      {[]federation.Event{control(elsewhere, elsewhere, beside)}, true},
-		"a follower is beside":    {[]federation.Event{control(elsewhere, elsewhere), observed("ga2", "a")}, true},
+		"another is registered":   {[]federation.Event{control(elsewhere, elsewhere), registered("a", "ga", "ga2")}, true},
 		"the volume is not known": {nil, false},
 	} {
-		v := view.New("a", federation.KindControl, federation.KindObserved)
+		v := view.New("a", federation.KindControl, federation.KindSite)
 		all := append(x.events, federation.Event{Kind: federation.KindSynced, Revision: 3})
 		if err := v.Watch(t.Context(), told(all)); !errors.Is(err, errEnds) {
 			t.Fatal(err)

@@ -130,7 +130,7 @@ func (k *Keeper) packsLeft(id string) bool {
 	p.work.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return left || k.plans[id] != nil
+	return left || k.plans[id] != nil || k.remnants[id] != nil
 }
 
 // mayGo reports whether a copy may drop what was condemned at the checkpoint of that number, and is
@@ -156,7 +156,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		return errFilling
 	}
 	defer p.work.Unlock()
-	perr := k.pack(ctx, c)
+	perr := errors.Join(k.rewrite(ctx, c), k.pack(ctx, c))
 	gone, err := c.Engine.Condemned()
 	if err != nil {
 		return err
@@ -292,24 +292,16 @@ func (k *Keeper) sweepObjects(ctx context.Context, c Copy) error {
 	return nil
 }
 
-// shared reports whether another gateway of this site has a copy of a volume, or had one when that
-// was told last. It has the same store, may know less, and may become home by a person's word
-// (checkpoints-9).
+// shared reports whether another gateway of this site may have a copy of a volume: one is
+// registered there, or counts. It has the same store, may know less, and may become home by a
+// person's word (checkpoints-9). What is told of followers does not come to gateways.
 func (k *Keeper) shared(id string) bool {
+	another := func(m federation.Member) bool { return m.Site == k.cfg.Site && m.Gateway != k.cfg.Gateway }
+	if slices.ContainsFunc(k.cfg.View.Members(), another) {
+		return true
+	}
 	v := k.cfg.View.Volume(id)
-	if v == nil {
-		return false
-	}
-	another := func(gateway, site string) bool { return site == k.cfg.Site && gateway != k.cfg.Gateway }
-	for _, o := range v.Observed {
-		for _, r := range o.Replicas {
-			if another(r.Gateway, r.Site) {
-				return true
-			}
-		}
-	}
-	return v.Control != nil && (another(v.Control.Home.Gateway, v.Control.Home.Site) ||
-		slices.ContainsFunc(v.Control.Members, func(m federation.Member) bool { return another(m.Gateway, m.Site) }))
+	return v != nil && v.Control != nil && (another(v.Control.Home) || slices.ContainsFunc(v.Control.Members, another))
 }
 
 // later reports whether a manifest among objects of the site's store is of a checkpoint after the

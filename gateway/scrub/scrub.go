@@ -409,7 +409,8 @@ func open(ctx context.Context, l *log.Log, seq uint64) error {
 		}
 		return nil
 	})
-	if err == nil || errors.Is(err, errBeyond) {
+	// Who reads on to the next one may find that it was dropped.
+	if err == nil || errors.Is(err, errBeyond) || errors.Is(err, log.ErrDropped) {
 		err = nil
 		if len(refs) > 0 {
 			_, err = l.ReadBlocks(ctx, refs)

@@ -107,6 +107,8 @@ func TestScrub(t *testing.T) {
 		if now, _ := l.Segment(all[3]); now.Local {
 			t.Error("what was evicted is back")
 		}
+		ok(l.Drop(all[3]))
+		want(all[2], Whole) // the one after it was condemned
 		ok(l.Close())
 	}
 }

@@ -131,7 +131,8 @@ var table = []row{
 	// Copies. protocol decides and does nothing else: no module that could do input or output.
 	{pkg: "replica", project: []string{"journal", "track", "engine/log", "engine/segment", "cachepool/readcache", "store", "federation",
 		"replica/blind", "replica/lag", "replica/protocol"},
-		tests: []string{"cachepool", "cachepool/failstop", "engine", "engine/checkpoint", "replica/peer", "replica/peer/peerpb", "volume"}},
+		tests: []string{"cachepool", "cachepool/failstop", "engine", "engine/checkpoint", "engine/pack", "replica/peer",
+			"replica/peer/peerpb", "volume"}},
 	{pkg: "replica/blind", project: []string{"journal", "engine/segment"}, outside: stdlib},
 	{pkg: "replica/lag", project: []string{"engine/segment", "federation", "replica/protocol"}, outside: stdlib},
 	{pkg: "replica/protocol", project: []string{"engine/log", "engine/segment", "federation"}, outside: stdlib},
