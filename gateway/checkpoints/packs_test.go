@@ -93,7 +93,7 @@ func TestPaceOfPacks(t *testing.T) {
 		var p packing
 		bytes := uint64(0)
 		for at := time.Duration(0); at < time.Hour; at += sweepEvery {
-			for p.mayMove(tt.says, now.Add(at)) {
+			for bytes <= tt.most && p.mayMove(tt.says, now.Add(at)) {
 				p.moved(tt.says, now.Add(at), size, sweepEvery)
 				bytes += size
 			}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-storage/weir/cmd/weir/admitcmd"
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/clitest"
@@ -66,7 +67,7 @@ func (r *trial) weir(ctx context.Context, log *lockedBuffer, out *bytes.Buffer, 
 	}
 	connect := func(n access.Connection) (*access.Client, error) { return access.Connect(n, time.Now) }
 	root := sh.Root(&cobra.Command{Use: "weir"}, Command(sh), pkicmd.Command(sh), sitecmd.Command(sh, connect),
-		volumecmd.Command(sh, connect), statuscmd.Command(sh, connect), statuscmd.FailoverCommand(sh, connect))
+		volumecmd.Command(sh, connect, admitcmd.Command), statuscmd.Command(sh, connect), statuscmd.FailoverCommand(sh, connect))
 	return sh.Run(ctx, root, args)
 }
 
