@@ -151,6 +151,10 @@ func (s keySource) reseal(ctx context.Context, k keyring.SiteKey) (done bool, er
 	if err == nil {
 		err = json.Unmarshal(text, &is)
 	}
+	if errors.Is(err, fs.ErrNotExist) && s.from != "" {
+		// Whether the key is the site's may not be known yet: see settle.
+		return false, errors.New("there is no such file; it is written when this gateway is started and the registry answers")
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || is.KeyID == now {
 		return false, err
 	}
