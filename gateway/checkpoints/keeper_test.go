@@ -90,8 +90,8 @@ func TestShared(t *testing.T) {
 		events []federation.Event
 		want   bool
 	}{
-		"nobody else":             {[]federation.Event{control(me, me)}, false},
-		"only at other sites":     {[]federation.Event{control(elsewhere, elsewhere, me), registered("a", "ga"),
+		"nobody else": {[]federation.Event{control(me, me)}, false},
+		"only at other sites": {[]federation.Event{control(elsewhere, elsewhere, me), registered("a", "ga"),
 			registered("b", "gb", "gb2")}, false},
 		"the home is beside":      {[]federation.Event{control(beside, elsewhere)}, true},
 		"a member is beside":      {[]federation.Event{control(elsewhere, elsewhere, beside)}, true},
