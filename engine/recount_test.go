@@ -29,6 +29,7 @@ func miscount(t *testing.T, h *host) {
 	if err := h.store.Apply([][]segment.Op{{setOp(used.Encode())}}, h.store.State()); err != nil {
 		t.Fatal(err)
 	}
+	h.rows.namespace.Store(h.cache.namespace()) // as after a start: the engine knows what the store has
 }
 
 // during calls f once, while a check is under way.

@@ -160,6 +160,7 @@ func TestFollowerMayServeWhatItSawAsHome(t *testing.T) {
 	f := newFile(t, h, volume.Root, "f")
 	for _, again := range []bool{false, true} { // it is home again by then
 		asked := 0
+		h.rows.namespace.Store(h.cache.namespace()) // otherwise it is answered without a view, see TestQuicklyNeedsTheRole
 		h.journal.asked = func() {
 			if asked++; asked != 2 {
 				return // before the first look, or caused by what is done below
