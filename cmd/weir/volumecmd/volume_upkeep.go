@@ -25,7 +25,7 @@ func upkeepCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 			"volume.yaml. What has no flag stays as it is; 0, or empty hours, is the default. Volumes of a\n" +
 			"cluster have this in their policy.",
 		Example: "  weir volume upkeep data --files 1000000\n" +
-			"  weir volume upkeep data --scrub-every 72h --scrub-rate 100Mi --pack-rate 50Mi --pack-hours 22:00-06:00",
+			"  weir volume upkeep data --scrub-every 72h --pack-rate 50Mi --pack-hours 22:00-06:00",
 		RunE: func(c *cobra.Command, a []string) error {
 			var says federation.VolumeSpec
 			var err error
