@@ -243,6 +243,9 @@ func at(h volume.Handle, snap uint32) volume.Handle {
 // TestSnapshotsOfARandomHistory: whatever is taken, dropped and cleaned in which order, each
 // snapshot that is kept has what the volume had, and nothing is left when all are dropped.
 func TestSnapshotsOfARandomHistory(t *testing.T) {
+	if raced {
+		t.Skip("one goroutine's long history, which takes the race detector gigabytes: it runs without")
+	}
 	type kept struct {
 		volume.Snapshot
 		want string
@@ -354,6 +357,9 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 
 // TestAnySecond: a volume with a window can be looked at as of any second of it, and of no other.
 func TestAnySecond(t *testing.T) {
+	if raced {
+		t.Skip("one goroutine's long history, which takes the race detector gigabytes: it runs without")
+	}
 	begin := time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)
 	clock := clockwork.NewFakeClockAt(begin)
 	window := 1000 * time.Second

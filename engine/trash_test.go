@@ -169,6 +169,9 @@ func (h *host) checkTree() {
 // TestTrashOfARandomHistory: whatever is removed, restored, rolled back and expired in which order,
 // the volume and its trash are what they are in memvol, and nothing is left at last.
 func TestTrashOfARandomHistory(t *testing.T) {
+	if raced {
+		t.Skip("one goroutine's long history, which takes the race detector gigabytes: it runs without")
+	}
 	for seed := range *histories {
 		clock := &fakeNow{now: time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)}
 		h := newHost(t, func(c *Config) { c.Tuning.Trash, c.Now = time.Hour, clock.Now })

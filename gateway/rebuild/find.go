@@ -209,7 +209,8 @@ func (b *builder) follow(after segment.Link) (out []*node) {
 	best := func(of segment.Link) *node {
 		return slices.MaxFunc(next[of], func(a, b *node) int {
 			return cmp.Or(cmp.Compare(a.best.Epoch, b.best.Epoch), cmp.Compare(a.best.Seq, b.best.Seq),
-				cmp.Compare(a.best.Len, b.best.Len), bytes.Compare(a.best.Hash[:], b.best.Hash[:]))
+				cmp.Compare(a.best.Len, b.best.Len), bytes.Compare(a.best.Hash[:], b.best.Hash[:]),
+				-cmp.Compare(boolean(a.best.open != nil), boolean(b.best.open != nil))) // pieces of all of it are no more than it
 		})
 	}
 	for _, n := range all {
