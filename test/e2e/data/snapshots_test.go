@@ -5,6 +5,7 @@ package data
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-storage/weir/test/e2e/bed"
 )
@@ -67,8 +68,13 @@ func madeOf(s *scene, far *bed.Machine) {
 			s.T.Errorf("a volume made of %s has %q, want %q", from, got, want)
 		}
 	}
-	out, err := s.Bed.Weir(s.Ctx, "a", "volume", "snapshot", "list", "v")
-	if err != nil || strings.Contains(out, "clone-") || !strings.Contains(out, "monday") {
-		s.T.Errorf("afterwards the volume has the snapshots %q, %v", out, err)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) { // the home tells for a while what it dropped
+		out, err := s.Bed.Weir(s.Ctx, "a", "volume", "snapshot", "list", "v")
+		if err == nil && !strings.Contains(out, "clone-") && strings.Contains(out, "monday") {
+			return
+		}
+		if err != nil || time.Now().After(end) {
+			s.T.Fatalf("afterwards the volume has the snapshots %q, %v", out, err)
+		}
 	}
 }
