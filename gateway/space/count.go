@@ -267,9 +267,10 @@ func (c *count) compare(ctx context.Context, before []log.SegmentInfo) error {
 			c.differs("the store does not list %s, %d bytes, which was stored", s.Name, s.Len)
 		}
 	}
+	var now engine.Packs
 	if len(c.absent) > 0 { // what took the place of one may be there already
-		now, err := c.now()
-		if err != nil {
+		var err error
+		if now, err = c.now(); err != nil {
 			return err
 		}
 		maps.DeleteFunc(c.absent, func(n uint64, _ engine.Pack) bool { return now.All[n-1].Condemned != 0 })
@@ -281,7 +282,13 @@ func (c *count) compare(ctx context.Context, before []log.SegmentInfo) error {
 	for _, n := range slices.Sorted(maps.Keys(c.absent)) {
 		// It may have come after the store was listed, and before the metadata were read.
 		p := c.absent[n]
-		if i, err := c.store.Stat(ctx, pack.Name(segment.VolumeID(of), p.Hash)); err == nil && uint64(i.Size) == p.Len {
+		has := func(p engine.Pack) bool {
+			i, err := c.store.Stat(ctx, pack.Name(segment.VolumeID(of), p.Hash))
+			return err == nil && uint64(i.Size) == p.Len
+		}
+		// The packs that it was made of stay until it is there.
+		former := len(p.From) > 0 && !slices.ContainsFunc(p.From, func(n uint64) bool { return !has(now.All[n-1]) })
+		if has(p) || former {
 			continue
 		}
 		c.differs("the store does not list pack %d, %d bytes, which has what was in segments that are gone", n, c.absent[n].Len)
