@@ -4,6 +4,7 @@ package space
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -282,13 +283,19 @@ func (c *count) compare(ctx context.Context, before []log.SegmentInfo) error {
 	for _, n := range slices.Sorted(maps.Keys(c.absent)) {
 		// It may have come after the store was listed, and before the metadata were read.
 		p := c.absent[n]
+		var failed error
 		has := func(p engine.Pack) bool {
 			i, err := c.store.Stat(ctx, pack.Name(segment.VolumeID(of), p.Hash))
+			if err != nil && !errors.Is(err, store.ErrNotExist) {
+				failed = err
+			}
 			return err == nil && uint64(i.Size) == p.Len
 		}
 		// The packs that it was made of stay until it is there.
 		former := len(p.From) > 0 && !slices.ContainsFunc(p.From, func(n uint64) bool { return !has(now.All[n-1]) })
-		if has(p) || former {
+		if there := has(p); failed != nil {
+			return fmt.Errorf("look for pack %d: %w", n, failed)
+		} else if there || former {
 			continue
 		}
 		c.differs("the store does not list pack %d, %d bytes, which has what was in segments that are gone", n, c.absent[n].Len)
