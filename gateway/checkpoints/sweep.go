@@ -130,7 +130,7 @@ func (k *Keeper) packsLeft(id string) bool {
 	p.work.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return left || k.plans[id] != nil || k.remnants[id] != nil
+	return left || k.plans[id] != nil
 }
 
 // mayGo reports whether a copy may drop what was condemned at the checkpoint of that number, and is
@@ -156,7 +156,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		return errFilling
 	}
 	defer p.work.Unlock()
-	perr := errors.Join(k.rewrite(ctx, c), k.pack(ctx, c))
+	perr := k.pack(ctx, c)
 	gone, err := c.Engine.Condemned()
 	if err != nil {
 		return err
