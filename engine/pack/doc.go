@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pack is the byte format of packs: objects with the live blocks of segments that are
-// mostly dead. Blocks are moved as they are, sealed, so whoever moves them needs no key; unless they
-// are cut (see below). The package counts what is live, chooses what is packed, builds packs and reads them. It has no disk,
-// no network and no clock.
+// mostly dead. Blocks are moved as they are, sealed, so whoever moves them needs no key; unless
+// they are cut (see below). The package counts what is live, chooses what is packed, builds packs
+// and reads them. It has no disk, no network and no clock.
 //
 // A block's address stays what it was: sequence, offset and length in the segment that it was
 // written in. A block's seal does not name its place (protocol-16), but the segment's salt. So the
@@ -53,8 +53,8 @@
 // # Cut blocks
 //
 // Of a block that is mostly dead a pack may have some ranges of its plaintext only, compressed and
-// sealed anew (ADR 64). Then its magic ends in 2, the index begins with key u32 · salt 32 bytes, and
-// each place goes on:
+// sealed anew (ADR 64). Then its magic ends in 2, the index begins with key u32 · salt 32 bytes,
+// and each place goes on:
 //
 //	place: gap uvarint · length uvarint · n uvarint, number of ranges; 0: the block is whole
 //	  if n > 0: counter uvarint · raw uvarint · size uvarint · n × (gap uvarint · length uvarint)
