@@ -52,7 +52,8 @@ func (c *cluster) without(home, site, id string) {
 		})
 	})
 	for n := range 2 {
-		if _, err := c.router(home, id).Remove(c.t.Context(), cl.next(), volume.Root, fmt.Sprint("without ", n)); err != nil && !errors.Is(err, volume.ErrNotExist) {
+		_, err := c.router(home, id).Remove(c.t.Context(), cl.next(), volume.Root, fmt.Sprint("without ", n))
+		if err != nil && !errors.Is(err, volume.ErrNotExist) {
 			c.t.Fatal(err)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-storage/weir/store"
 )
 
-// strays are segments in the site's store that a copy does not drop, since they were condemned before
-// it began with a checkpoint. The copy that was here before put them there.
+// strays are segments in the site's store that a copy does not drop, since they were condemned
+// before it began with a checkpoint. The copy that was here before put them there.
 type strays struct {
 	engine *engine.Engine   // of the copy when its store was listed
 	left   map[uint64]stray // by sequence number

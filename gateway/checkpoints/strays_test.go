@@ -14,8 +14,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestStrays: segments that are in the store, and were dropped before the copy was opened, go when a
-// checkpoint that was asked for since is made. One of another hash stays.
+// TestStrays: segments that are in the store, and were dropped before the copy was opened, go when
+// a checkpoint that was asked for since is made. One of another hash stays.
 func TestStrays(t *testing.T) {
 	y := newYear(t, time.Minute, false) // segments end often
 	keeper := func() *Keeper {
