@@ -89,7 +89,8 @@ type Keeper struct {
 	packed map[string]*packing // by UUID
 	// fetched counts, by UUID, packs that could not be made here, and came from another gateway.
 	fetched map[string]int
-	tails   map[string]*tail // by UUID; only tailAll uses it
+	tails   map[string]*tail   // by UUID; only tailAll uses it
+	strays  map[string]*strays // by UUID; only sweepAll uses it
 	// packBytes are the bytes of packs in the site's store, by UUID.
 	packBytes map[string]uint64
 	// ended and done are how the copies were that tendAll and sweepAll last looked at and left with
@@ -133,7 +134,7 @@ func New(cfg Config) *Keeper {
 	}
 	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{},
 		plans: map[string]*plan{}, fetched: map[string]int{}, packBytes: map[string]uint64{}, packed: map[string]*packing{},
-		ended: map[string]state{}, done: map[string]swept{},
+		strays: map[string]*strays{}, ended: map[string]state{}, done: map[string]swept{},
 		tails: map[string]*tail{}, held: map[string]bool{}}
 }
 

@@ -89,7 +89,7 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	for _, c := range all {
 		here[c.UUID] = true
 		is := k.sweptOf(c)
-		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 && !k.packsLeft(c.UUID) {
+		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 && !k.packsLeft(c.UUID) && !k.straysLeft(c) {
 			continue
 		}
 		err := k.sweep(ctx, c)
@@ -116,6 +116,11 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 		if !here[id] {
 			delete(k.seen, id)
 			delete(k.condemned, id)
+		}
+	}
+	for id := range k.strays {
+		if !here[id] {
+			delete(k.strays, id)
 		}
 	}
 }
@@ -216,7 +221,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	if len(due) > 0 {
 		k.cfg.Logger.Info("segments that were condemned are dropped", "volume", c.UUID, "segments", len(due))
 	}
-	return errors.Join(perr, k.sweepPacks(ctx, c, &table), k.sweepObjects(ctx, c))
+	return errors.Join(perr, k.sweepStrays(ctx, c, &table), k.sweepPacks(ctx, c, &table), k.sweepObjects(ctx, c))
 }
 
 // movable returns those of the segments, in order, that this copy may drop as far as packs are
