@@ -17,7 +17,7 @@ try:
 except ImportError as missing:
     sys.exit(f"weirread: {missing}: install python3-cryptography and python3-zstandard")
 
-MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 7
+MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 8
 PACK_HEAD = 48
 
 
@@ -256,6 +256,13 @@ class Segment:
         self.last = ref, raw
         return raw
 
+    def part(self, ref, skip, length, raw):
+        """Some bytes of a block that has so many."""
+        block = self.block(ref)
+        if len(block) != raw:
+            raise Damaged(self.name, f"a block of {len(block)} bytes was to have {raw}")
+        return block[skip:skip + length]
+
     def sealed(self, ref):
         return self.store.read(self.name, ref.off, ref.len)
 
@@ -487,7 +494,7 @@ class Pack:
         magic, volume = f.take(8), f.take(16)
         length, segments, blocks, index = f.numbers("QIII")
         crc, = f.numbers("I")
-        if magic != b"WEIRPAK\1" or crc != crc32c(head[:-4]):
+        if magic not in (b"WEIRPAK\1", b"WEIRPAK\2") or crc != crc32c(head[:-4]):
             f.fail("it is no pack, or one of a newer format, or its checksum differs")
         if volume != store.volume or length != size or store.size(name) != size:
             f.fail(f"it is of another volume, or has not the {size} bytes that the metadata say")
@@ -495,14 +502,27 @@ class Pack:
         f = Fields(name, "index", raw[:-4])
         if crc32c(raw[:-4]) != int.from_bytes(raw[-4:], "big"):
             f.fail("its checksum differs")
-        self.places, at = {}, PACK_HEAD + index + 4
-        for _ in range(segments):
+        self.places, self.cuts, at = {}, {}, PACK_HEAD + index + 4
+        if magic == b"WEIRPAK\2":
+            self.key, self.salt, self.aead = *f.numbers("I"), f.take(32), None
+        for order in range(segments):
             seq, _, end = f.uvarint(), f.take(32), HEADER
             for _ in range(f.uvarint()):
                 off = end + f.uvarint()
                 n = f.uvarint()
-                self.places[seq, off] = at, n
-                end, at = off + n, at + n + 4
+                self.places[seq, off], stored = (at, n), n
+                if magic == b"WEIRPAK\2":
+                    begin = f.at
+                    ranges = f.uvarint()
+                    if ranges:
+                        _, whole, stored = f.uvarint(), f.uvarint(), f.uvarint()
+                        kept, last = [], 0
+                        for _ in range(ranges):
+                            first = last + f.uvarint()
+                            last = first + f.uvarint()
+                            kept.append((first, last))
+                        self.cuts[seq, off] = at, n, stored, order, whole, kept, f.b[begin:f.at]
+                end, at = off + n, at + stored + 4
         f.done()
         if at != size or len(self.places) != blocks:
             f.fail("it does not add up")
@@ -517,6 +537,32 @@ class Pack:
         return b[:-4]
 
 
+    def cut(self, ref, skip, length, raw):
+        """Some bytes of a block that the pack has cut."""
+        at, n, size, order, whole, kept, said = self.cuts[ref.seq, ref.off]
+        if n != ref.len or whole != raw:
+            raise Damaged(self.name, f"it has another block at byte {ref.off} of segment {ref.seq}")
+        b = self.store.read(self.name, at, size + 4)
+        if crc32c(struct.pack(">QQI", ref.seq, ref.off, size) + b[:-4]) != int.from_bytes(b[-4:], "big"):
+            raise Damaged(self.name, f"the checksum of the block at byte {at} differs")
+        if self.aead is None:
+            self.aead = AESGCM(hkdf(self.store.key(self.key, self.name), self.salt, b"weir pack 1" + self.store.volume))
+        what = f"what is cut at byte {at}"
+        data = b"c" + self.store.volume + struct.pack(">I", self.key) + self.salt + struct.pack(">QQQ", ref.seq, ref.off, n) + said
+        try:
+            packed = self.aead.decrypt(struct.pack(">IQ", order, ref.off), b[:-4], data)
+        except InvalidTag:
+            raise Damaged(self.name, f"{what} does not verify: it is damaged, or sealed with another data key")
+        text, at = unpack(self.name, what, packed, MAX_BLOCK), 0
+        if len(text) != sum(last - first for first, last in kept):
+            raise Damaged(self.name, f"{what} has {len(text)} bytes")
+        for first, last in kept:
+            if first <= skip and skip + length <= last:
+                return text[at + skip - first:at + skip - first + length]
+            at += last - first
+        raise Damaged(self.name, f"bytes {skip} to {skip + length} of the block at byte {ref.off} of segment {ref.seq} were cut away")
+
+
 class Moved(Segment):
     """The blocks of a segment that are in a pack."""
 
@@ -528,6 +574,11 @@ class Moved(Segment):
 
     def sealed(self, ref):
         return self.pack.sealed(ref)
+
+    def part(self, ref, skip, length, raw):
+        if (self.seq, ref.off) in self.pack.cuts:
+            return self.pack.cut(ref, skip, length, raw)
+        return super().part(ref, skip, length, raw)
 
 
 class Log:
@@ -798,10 +849,7 @@ class Volume:
             if off < last or skip + length > raw or length == 0:
                 f.fail("its extent is impossible, or overlaps with another")
             last = off + length
-            block = self.log.blocks(ref.seq).block(ref)
-            if len(block) != raw:
-                f.fail(f"a block of {len(block)} bytes was to have {raw}")
-            yield off, block[skip:skip + length]
+            yield off, self.log.blocks(ref.seq).part(ref, skip, length, raw)
 
 
 def show(path):

@@ -43,7 +43,7 @@ func (c *Cut) Uses(ctx context.Context) (u Uses, err error) {
 	for _, s := range all {
 		lengths[s.Seq] = s.Len
 	}
-	if u.Live, err = pack.Count(references(ctx, c.view), func(seq uint64) uint64 { return lengths[seq] }); err != nil {
+	if u.Live, err = pack.Count(c.lives(ctx, &u.Packs), func(seq uint64) uint64 { return lengths[seq] }); err != nil {
 		return u, err
 	}
 	lives := map[uint64]bool{}

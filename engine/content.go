@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/volume"
 )
@@ -97,8 +98,11 @@ func (e *Engine) fill(ctx context.Context, gen uint64, extents []meta.Extent, of
 	for i, x := range extents {
 		from, to := max(x.Off, off), min(x.End(), off+uint64(len(p)))
 		clear(p[done-off : from-off])
-		skip := uint64(x.Skip) + from - x.Off
-		copy(p[from-off:to-off], blocks[i][skip:skip+to-from])
+		b, err := pack.Slice(blocks[i], x.Raw, x.Skip+uint32(from-x.Off), uint32(to-from))
+		if err != nil {
+			return fmt.Errorf("block at %d/%d: %w: %w", x.Ref.Seq, x.Ref.Off, err, errDamaged)
+		}
+		copy(p[from-off:to-off], b)
 		done = to
 	}
 	clear(p[done-off:])
@@ -134,9 +138,8 @@ func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent) 
 		}
 	}
 	for i, x := range extents {
-		if len(blocks[i]) != int(x.Raw) {
-			return nil, fmt.Errorf("block at %d/%d has %d bytes, its extent says %d: %w",
-				x.Ref.Seq, x.Ref.Off, len(blocks[i]), x.Raw, errDamaged)
+		if _, err := pack.Slice(blocks[i], x.Raw, x.Skip, x.Len); err != nil {
+			return nil, fmt.Errorf("block at %d/%d: %w: %w", x.Ref.Seq, x.Ref.Off, err, errDamaged)
 		}
 	}
 	return blocks, nil

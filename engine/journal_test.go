@@ -77,8 +77,12 @@ func (j *memJournal) add(ctx context.Context, rec *segment.Record) (segment.Posi
 	for i := range rec.Blocks {
 		b := &rec.Blocks[i]
 		j.counter++
-		b.Ref = segment.BlockRef{Seq: 1, Off: 128 + 100*j.counter, Len: uint32(len(b.Pack)) + 16, Counter: j.counter}
-		j.blocks[b.Ref] = bytes.Clone(b.Pack)
+		pack := bytes.Clone(b.Pack)
+		if pack == nil {
+			pack = segment.Pack(b.Raw, segment.None) // PackAll left it as it is
+		}
+		b.Ref = segment.BlockRef{Seq: 1, Off: 128 + 100*j.counter, Len: uint32(len(pack)) + 16, Counter: j.counter}
+		j.blocks[b.Ref] = pack
 		kept.Blocks = append(kept.Blocks, segment.Block{Size: len(b.Raw), Ref: b.Ref})
 	}
 	// A follower gets decoded records, which share no memory with the home's.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/pack"
-	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -143,9 +142,9 @@ func (e *Engine) Moved(seq uint64) (_ *pack.Pack, err error) {
 	return e.indexIn(view, p)
 }
 
-// references iterates over the blocks that extents of a view name, of the present and the history.
-func references(ctx context.Context, view *meta.View) iter.Seq2[segment.BlockRef, error] {
-	return func(yield func(segment.BlockRef, error) bool) {
+// references iterates over what extents of a view name, of the present and the history.
+func references(ctx context.Context, view *meta.View) iter.Seq2[use, error] {
+	return func(yield func(use, error) bool) {
 		lo, hi := meta.AllOf(meta.Extents)
 		hlo, hhi := meta.HistoryRange(lo, hi)
 		n := 0
@@ -154,7 +153,7 @@ func references(ctx context.Context, view *meta.View) iter.Seq2[segment.BlockRef
 				if n++; err == nil && n%4096 == 0 {
 					err = ctx.Err()
 				}
-				if !yield(is.ref, err) || err != nil {
+				if !yield(is, err) || err != nil {
 					return
 				}
 			}
@@ -185,17 +184,23 @@ func (e *Engine) Covers(ctx context.Context, packs []Pack) (err error) {
 			return err
 		}
 	}
-	for ref, err := range references(ctx, view) {
+	for is, err := range references(ctx, view) {
 		if err != nil {
 			return err
 		}
+		ref := is.ref
 		number, moved := table.Moved[ref.Seq]
 		if _, gone := gone[ref.Seq]; gone && !moved {
 			return fmt.Errorf("a file, or a snapshot, has a block of segment %d, which is condemned and did not move: %w",
 				ref.Seq, errDamaged)
 		}
 		if index := indexes[number]; index != nil {
-			if _, err := index.Find(ref); err != nil {
+			_, cut, err := index.At(ref)
+			if err == nil && cut != nil && !cut.Has(is.skip, is.used) {
+				err = fmt.Errorf("block at %d/%d is cut to %v, and %d bytes from byte %d on are used", ref.Seq, ref.Off, cut.Ranges,
+					is.used, is.skip)
+			}
+			if err != nil {
 				return fmt.Errorf("a file, or a snapshot, has a block that its pack has not: %w", err)
 			}
 		}
@@ -207,16 +212,14 @@ func (e *Engine) Covers(ctx context.Context, packs []Pack) (err error) {
 type PackPlan struct {
 	Kept []pack.Kept
 	From []Pack // packs from which some of them come
-	// whole is how many blocks those packs have.
-	whole int
 }
 
-// whole counts blocks.
-func whole(kept []pack.Kept) (n int) {
-	for _, k := range kept {
-		n += len(k.Blocks)
+// level is the format level that a volume with such a pack has.
+func (p *PackPlan) level() uint32 {
+	if slices.ContainsFunc(p.Kept, func(k pack.Kept) bool { return len(k.Cuts) > 0 }) {
+		return meta.CutLevel
 	}
-	return n
+	return meta.PackLevel
 }
 
 // Plan returns the packs that are to be made now, by a rule, given what the extents use.
@@ -270,16 +273,25 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 			wanted[seq] = true
 		}
 	}
-	live, err := pack.Lists(references(ctx, c.view), func(seq uint64) bool { return wanted[seq] })
+	live, err := pack.Lists(blocksOf(references(ctx, c.view)), func(seq uint64) bool { return wanted[seq] })
+	if err != nil {
+		return nil, err
+	}
+	cuts, err := c.cuts(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
 	for _, some := range chosen {
 		var plan PackPlan
+		var former []pack.Kept // of the last pack
 		for _, i := range some {
 			if i < segments {
 				s := bySeq[parts[i][0]]
-				plan.Kept = append(plan.Kept, pack.Kept{Seq: s.Seq, Hash: s.Hash, Blocks: live[s.Seq]})
+				k := pack.Kept{Seq: s.Seq, Hash: s.Hash, Blocks: live[s.Seq]}
+				if err := cuts.add(&k, nil); err != nil {
+					return nil, err
+				}
+				plan.Kept = append(plan.Kept, k)
 				continue
 			}
 			p := packs[i-segments]
@@ -287,11 +299,17 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 			if err != nil {
 				return nil, err
 			}
-			plan.Kept = append(plan.Kept, index.Keep(live)...)
+			kept := index.Keep(live)
+			for i := range kept {
+				if err := cuts.add(&kept[i], index); err != nil {
+					return nil, err
+				}
+			}
+			plan.Kept = append(plan.Kept, kept...)
 			plan.From = append(plan.From, p)
-			plan.whole += whole(index.Kept())
+			former = index.Kept()
 		}
-		if len(plan.From) == 1 && len(some) == 1 && whole(plan.Kept) == plan.whole {
+		if len(plan.From) == 1 && len(some) == 1 && alike(plan.Kept, former) {
 			continue // all of it lives
 		}
 		plans = append(plans, plan)
@@ -314,9 +332,9 @@ func (e *Engine) Pack(ctx context.Context, number uint64, plan PackPlan, built p
 			return 0, err
 		}
 		t.versions = &v // no moment is taken for this
-		if !t.raise(meta.PackLevel) {
+		if !t.raise(plan.level()) {
 			return 0, fmt.Errorf("%w: packs need format level %d, which not all copies know: upgrade their gateways",
-				volume.ErrDelay, meta.PackLevel)
+				volume.ErrDelay, plan.level())
 		}
 		return 0, t.pack(last.At.Seq, number, plan, built)
 	})
@@ -328,8 +346,8 @@ func (e *Engine) Pack(ctx context.Context, number uint64, plan PackPlan, built p
 func (e *Engine) MayPack(plan PackPlan, built pack.Built) error {
 	p := place{op: "look for packs", ino: volume.Root.Ino}
 	_, err := read(Recent(context.Background()), e, p, func(t *tree) (Packs, error) {
-		if known := e.cfg.Level(); known < meta.PackLevel {
-			return Packs{}, fmt.Errorf("packs need format level %d, and a gateway knows %d only: %w", meta.PackLevel, known,
+		if known := e.cfg.Level(); known < plan.level() {
+			return Packs{}, fmt.Errorf("packs need format level %d, and a gateway knows %d only: %w", plan.level(), known,
 				volume.ErrInvalid)
 		}
 		table, _, err := t.mayPack(plan, built)

@@ -128,7 +128,9 @@ func (h *logHost) build(plan PackPlan, store packStore) (pack.Built, []byte) {
 			}})
 	}
 	var out bytes.Buffer
-	built, err := pack.Build(segment.VolumeID(testID), sources, &out)
+	key := segment.DataKey(testKey)
+	seal := &pack.Sealing{Data: &key, Raw: func(refs []segment.BlockRef) ([][]byte, error) { return h.log.ReadBlocks(h.Context(), refs) }}
+	built, err := pack.Build(segment.VolumeID(testID), sources, seal, &out)
 	h.ok(err)
 	return built, out.Bytes()
 }
@@ -258,7 +260,7 @@ func TestCoversFindsWhatIsMissing(t *testing.T) {
 // listed lists all blocks that live, of all segments.
 func (h *logHost) listed(u Uses) (out []pack.Kept) {
 	h.Helper()
-	lists, err := pack.Lists(references(context.Background(), h.engine.store.Live(nil)), func(uint64) bool { return true })
+	lists, err := pack.Lists(blocksOf(references(context.Background(), h.engine.store.Live(nil))), func(uint64) bool { return true })
 	h.ok(err)
 	for seq := range u.Live {
 		s, _ := h.log.Segment(seq)

@@ -4,10 +4,12 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
 	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/volume"
 )
@@ -59,30 +61,40 @@ func (t *tree) usage(ctx context.Context) (u Usage, err error) {
 		return u, err
 	}
 	u.Blocks, u.Checkpoint = map[uint64]Blocks{}, now.Made
-	return u, t.runs(ctx, func(_ use, blocks map[segment.BlockRef]useOf) {
+	var failed error
+	err = t.runs(ctx, false, func(_ use, blocks map[segment.BlockRef]useOf) {
 		for ref, of := range blocks {
-			b := u.Blocks[ref.Seq]
+			b, size := u.Blocks[ref.Seq], uint64(ref.Len)
+			if cut, err := t.cutOf(&u.Packs, ref); err != nil {
+				failed = err
+			} else if cut != nil {
+				size = uint64(cut.Size)
+			}
 			if of.now {
-				b.Present += uint64(ref.Len)
+				b.Present += size
 			} else {
-				b.Past += uint64(ref.Len)
+				b.Past += size
 			}
 			u.Blocks[ref.Seq] = b
 		}
 	})
+	return u, errors.Join(err, failed)
 }
 
 // useOf is what one run's extents use of a block.
 type useOf struct {
 	now, past bool   // the present uses it, the history does
-	used, raw uint32 // bytes that the present's extents have of it, and that it has
+	raw       uint32 // bytes that it has
+	// ranges are those that extents have of it, of the present and the history, as they came; nil
+	// unless somebody asked.
+	ranges []pack.Range
 }
 
 // runs calls visit with the blocks that each run of each content uses, of the present and of the
 // history, in order of contents and runs. A content that only snapshots show counts as history. The
-// map is visit's only until that returns.
-func (t *tree) runs(ctx context.Context, visit func(at use, blocks map[segment.BlockRef]useOf)) error {
-	c := counter{tree: t, blocks: map[segment.BlockRef]useOf{}, visit: visit}
+// map is visit's only until that returns. ranges: it has them.
+func (t *tree) runs(ctx context.Context, ranges bool, visit func(at use, blocks map[segment.BlockRef]useOf)) error {
+	c := counter{tree: t, ranges: ranges, blocks: map[segment.BlockRef]useOf{}, visit: visit}
 	lo, hi := []byte{byte(meta.Extents)}, []byte{byte(meta.Extents) + 1}
 	hlo, hhi := meta.HistoryRange(lo, hi)
 	nextNow, stopNow := iter.Pull2(uses(t.view.Range(lo, hi), ofPresent))
@@ -121,7 +133,8 @@ func (t *tree) runs(ctx context.Context, visit func(at use, blocks map[segment.B
 type use struct {
 	content, run uint64
 	ref          segment.BlockRef
-	used, raw    uint32 // bytes of the extent, and of the block
+	skip, used   uint32 // which bytes of the block the extent has
+	raw          uint32 // bytes of the block
 }
 
 func (u use) before(o use) bool {
@@ -147,7 +160,7 @@ func uses(pairs iter.Seq2[meta.Pair, error], of func(meta.Pair) (key, value []by
 				yield(use{}, fmt.Errorf("what the volume uses: %w", err))
 				return
 			}
-			if !yield(use{meta.Of(key), x.Off / segment.MaxBlock, x.Ref, x.Len, x.Raw}, nil) {
+			if !yield(use{meta.Of(key), x.Off / segment.MaxBlock, x.Ref, x.Skip, x.Len, x.Raw}, nil) {
 				return
 			}
 		}
@@ -168,6 +181,7 @@ func ofHistory(p meta.Pair) (key, value []byte, err error) {
 // counter gathers the blocks of one run after the other.
 type counter struct {
 	tree   *tree
+	ranges bool
 	at     use  // in the present run; only content and run say something
 	dead   bool // no inode has the content
 	blocks map[segment.BlockRef]useOf
@@ -190,9 +204,11 @@ func (c *counter) add(u use, now bool) error {
 	of := c.blocks[u.ref]
 	if of.raw = u.raw; now && !c.dead {
 		of.now = true
-		of.used += u.used
 	} else {
 		of.past = true
+	}
+	if c.ranges {
+		of.ranges = append(of.ranges, pack.Range{Off: u.skip, Len: u.used})
 	}
 	c.blocks[u.ref] = of
 	return nil

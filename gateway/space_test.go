@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,6 +29,34 @@ func (c *cluster) sealedAt(site, id string) (n int64) {
 		c.t.Error(err)
 	}
 	return n
+}
+
+// without waits until a site's store has no segment that the log there has as dropped.
+func (c *cluster) without(home, site, id string) {
+	c.t.Helper()
+	cl := &client{name: "without " + site}
+	end := rarely(func(n int) { // so that checkpoints are made
+		r := c.router(home, id)
+		file(c.t.(*testing.T), r, cl, fmt.Sprint("without ", n%2))
+		r.Copy().Replica.Roll()
+	})
+	c.until("no segment that was dropped is in the store of "+site, func() error {
+		end()
+		return c.nodes[site].store.List(c.t.Context(), id+"/", func(i store.Info) error {
+			_, seq, _, err := segment.ParseName(i.Name)
+			l := c.at(site).copies.Copy(id).Log
+			if s, ok := l.Segment(seq); err == nil && (ok && s.Dropped || !ok && seq < l.Base().Seq) {
+				return fmt.Errorf("%s is there, and the log begins at %s", i.Name, l.Base())
+			}
+			return nil
+		})
+	})
+	for n := range 2 {
+		_, err := c.router(home, id).Remove(c.t.Context(), cl.next(), volume.Root, fmt.Sprint("without ", n))
+		if err != nil && !errors.Is(err, volume.ErrNotExist) {
+			c.t.Fatal(err)
+		}
+	}
 }
 
 // remove removes what fill wrote.
@@ -58,15 +87,31 @@ func TestSpaceComesBack(t *testing.T) {
 	filled(t, c.router("d", id), 0, 20)
 	c.whole("a", id, "b")
 	c.whole("a", id, "c")
-	c.members(id, "a", "b")
-	before := c.at("c").copies.Copy(id).Log.Identity()
-	c.stop("c")
+	c.until("segments of the copies are stored", func() error {
+		for _, site := range []string{"b", "c"} {
+			if c.sealedAt(site, id) == 0 {
+				return fmt.Errorf("%s has none", site)
+			}
+		}
+		return nil
+	})
+	late, stays := "c", "b" // whichever is no member
+	c.with(func(r federation.Registry) error {
+		ctl, _, err := r.GetControl(t.Context(), id)
+		if err == nil && slices.ContainsFunc(ctl.Members, func(m federation.Member) bool { return m.Site == late }) {
+			late, stays = stays, late
+		}
+		return err
+	})
+	c.members(id, "a", stays)
+	before := c.at(late).copies.Copy(id).Log.Identity()
+	c.stop(late)
 	c.stop("d")
 	c.fill("a", id, 20, 30)
 	c.remove("a", id, 0, 20)
 	c.fill("a", id, 30, 34)
 	live := int64(14 * len(block(0)))
-	for _, s := range []string{"a", "b"} {
+	for _, s := range []string{"a", stays} {
 		c.until("space comes back at "+s, func() error {
 			l := c.at(s).copies.Copy(id).Log
 			if n := c.sealedAt(s, id); n > live+8*int64(len(block(0))) || l.Base() == (segment.Position{}) {
@@ -75,11 +120,11 @@ func TestSpaceComesBack(t *testing.T) {
 			return nil
 		})
 	}
-	filled(t, c.router("b", id), 20, 34)
+	filled(t, c.router(stays, id), 20, 34)
 
-	c.start("c")
-	c.until("c is back", func() error {
-		copied := c.at("c").copies.Copy(id)
+	c.start(late)
+	c.until(late+" is back", func() error {
+		copied := c.at(late).copies.Copy(id)
 		if copied == nil {
 			return errors.New("no copy is open")
 		}
@@ -88,45 +133,46 @@ func TestSpaceComesBack(t *testing.T) {
 		}
 		return nil
 	})
-	c.whole("a", id, "c")
-	copied := c.at("c").copies.Copy(id)
+	c.whole("a", id, late)
+	copied := c.at(late).copies.Copy(id)
 	if copied.Log.Identity() != before {
 		t.Error("its log is another one")
 	}
 	if n := copied.Log.AbsentBytes(); n != 0 {
 		t.Errorf("it lacks %d bytes", n)
 	}
-	if aside := c.at("c").copies.Salvaged(id); len(aside) > 0 {
+	if aside := c.at(late).copies.Salvaged(id); len(aside) > 0 {
 		t.Errorf("it left %v", aside)
 	}
-	filled(t, c.router("c", id), 20, 34)
+	filled(t, c.router(late, id), 20, 34)
+	c.without("a", late, id)
 	c.start("d")
 	filled(t, c.router("d", id), 20, 34)
 
 	// Without the others it has all that is there.
 	c.change(id, func(v *federation.Volume) {
-		v.Spec.Replication.Copies, v.Sites = 1, []string{"c"}
+		v.Spec.Replication.Copies, v.Sites = 1, []string{late}
 		v.Spec.Durability.Acknowledge, v.Spec.Durability.Sites = federation.AcknowledgeGateway, 0
 	})
-	c.members(id, "c")
+	c.members(id, late)
 	c.dropped("a", id)
-	c.dropped("b", id)
+	c.dropped(stays, id)
 	c.stop("a")
-	c.stop("b")
-	filled(t, c.router("c", id), 20, 34)
+	c.stop(stays)
+	filled(t, c.router(late, id), 20, 34)
 
 	// All goes.
-	c.remove("c", id, 20, 34)
-	c.fill("c", id, 34, 36)
-	c.remove("c", id, 34, 36)
+	c.remove(late, id, 20, 34)
+	c.fill(late, id, 34, 36)
+	c.remove(late, id, 34, 36)
 	c.until("the store is empty but for the last segments", func() error {
-		c.router("c", id).Copy().Replica.Roll()
-		if n := c.sealedAt("c", id); n > 2*int64(len(block(0))) {
+		c.router(late, id).Copy().Replica.Roll()
+		if n := c.sealedAt(late, id); n > 2*int64(len(block(0))) {
 			return fmt.Errorf("it has %d bytes of segments", n)
 		}
 		return nil
 	})
-	names, _, err := c.router("c", id).ReadDir(context.Background(), volume.Request{}, volume.Root, 0, 10)
+	names, _, err := c.router(late, id).ReadDir(context.Background(), volume.Request{}, volume.Root, 0, 10)
 	if err != nil || len(names) > 0 {
 		t.Errorf("%+v, %v", names, err)
 	}

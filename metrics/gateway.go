@@ -162,9 +162,6 @@ var (
 	PacksFetched = define(Definition{Name: "weir_volume_packs_fetched_total", Parts: gateway, Kind: Counter, Labels: []string{"volume"},
 		Help: "Packs that the copy here could not make from what it has, and got from another gateway. A copy that begins with a " +
 			"checkpoint gets all that way; else something is damaged or missing here, which the log names."})
-	RewrittenBytes = define(Definition{Name: "weir_volume_rewritten_bytes_total", Parts: gateway, Kind: Counter, Labels: []string{"volume"},
-		Help: "Bytes of files that this gateway, as the volume's home, wrote again because the blocks that they were in were mostly " +
-			"dead. They go to the other copies, as writes do."})
 	CheckpointDiffers = define(Definition{Name: "weir_volume_checkpoint_differs", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
 		Help: "1 if the newest checkpoint that the copy here made is not what the home made of the same state: one of the two copies is " +
 			"damaged."})

@@ -378,7 +378,7 @@ func TestJointCrashes(t *testing.T) {
 		t.Skip("a test of disks that fail runs without the race detector")
 	}
 	const seeds = 60
-	var compared, dropped, anew, made, fetched, again, moved, gone, rewritten atomic.Int64
+	var compared, dropped, anew, made, fetched, again, moved, gone, cut atomic.Int64
 	run := func(t *testing.T, seed uint64) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
@@ -443,7 +443,7 @@ func TestJointCrashes(t *testing.T) {
 			again.Add(int64(m.again))
 			moved.Add(int64(m.moved))
 			gone.Add(int64(m.gone))
-			rewritten.Add(int64(m.rewritten))
+			cut.Add(int64(m.cut))
 		})
 	}
 	switch {
@@ -466,9 +466,9 @@ func TestJointCrashes(t *testing.T) {
 		})
 		t.Logf("%d checkpoints were made that another copy had made, %d segments dropped, %d copies began anew", compared.Load(),
 			dropped.Load(), anew.Load())
-		t.Logf("%d packs were made, %d of them fetched, %d of packs, %d segments moved, %d packs went, %d bytes were written again",
-			made.Load(), fetched.Load(), again.Load(), moved.Load(), gone.Load(), rewritten.Load())
-		if !t.Failed() && min(compared.Load(), dropped.Load(), anew.Load(), made.Load(), moved.Load(), rewritten.Load()) == 0 {
+		t.Logf("%d packs were made, %d of them fetched, %d of packs, %d segments moved, %d packs went, %d blocks were cut",
+			made.Load(), fetched.Load(), again.Load(), moved.Load(), gone.Load(), cut.Load())
+		if !t.Failed() && min(compared.Load(), dropped.Load(), anew.Load(), made.Load(), moved.Load(), cut.Load()) == 0 {
 			t.Error("too little happens")
 		}
 	}

@@ -21,34 +21,31 @@ import (
 
 // moving is what a crowd knows of packs.
 type moving struct {
-	uses      map[uint64]engine.Uses // by checkpoint, as somebody made it
-	plans     map[uint64][]engine.PackPlan
-	left      map[uint64][]engine.Remnant
-	made      int // packs that copies made, or fetched
-	fetched   int
-	again     int  // packs of packs
-	moved     int  // segments that were dropped because of a pack
-	gone      int  // packs that were deleted
-	rewritten int  // bytes
-	calm      bool // nothing fails any more
+	uses    map[uint64]engine.Uses // by checkpoint, as somebody made it
+	plans   map[uint64][]engine.PackPlan
+	made    int // packs that copies made, or fetched
+	fetched int
+	again   int  // packs of packs
+	moved   int  // segments that were dropped because of a pack
+	gone    int  // packs that were deleted
+	cut     int  // blocks of packs that are cut
+	calm    bool // nothing fails any more
 }
 
 func newMoving() moving {
-	return moving{uses: map[uint64]engine.Uses{}, plans: map[uint64][]engine.PackPlan{}, left: map[uint64][]engine.Remnant{}}
+	return moving{uses: map[uint64]engine.Uses{}, plans: map[uint64][]engine.PackPlan{}}
 }
 
 // soon is a rule by which everything is packed that has something that is dead.
 var soon = pack.Rule{Percent: 112, Write: 1 << 20, Share: 1, Small: 64 << 10, Merge: 3}
 
-// plan plans packs, and what is to be written again, at a checkpoint.
+// plan plans packs at a checkpoint.
 func (c *crowd) plan(cut *engine.Cut, uses engine.Uses) {
 	c.Helper()
 	plans, err := cut.Plan(context.Background(), uses, soon)
 	c.must(err)
-	left, err := cut.Remnants(context.Background(), uses, engine.RewriteRule{Percent: 100, Write: 1 << 20, Share: 1})
-	c.must(err)
 	m := &c.past.moving
-	m.uses[cut.Number], m.plans[cut.Number], m.left[cut.Number] = uses, plans, left
+	m.uses[cut.Number], m.plans[cut.Number] = uses, plans
 }
 
 // maybe has something fail, now and then, and reports whether a site is up after that.
@@ -91,20 +88,6 @@ func (c *crowd) packs(home *site, number uint64) {
 	})
 }
 
-// rewrite has the home write again what was left of blocks at its newest checkpoint.
-func (c *crowd) rewrite(home *site, number uint64) {
-	c.Helper()
-	m := &c.past.moving
-	c.ask(home, func(ctx context.Context, e *engine.Engine) error {
-		rest, n, err := e.Rewrite(ctx, m.left[number])
-		if err == nil {
-			m.left[number] = rest
-			m.rewritten += n
-		}
-		return err
-	})
-}
-
 func (c *crowd) put(s *site, hash pack.Hash, whole []byte) {
 	c.Helper()
 	name := pack.Name(segment.VolumeID(jointID), hash)
@@ -119,6 +102,16 @@ func (c *crowd) has(s *site, p engine.Pack) bool {
 // build makes a pack of what a site has.
 func (c *crowd) build(s *site, kept []pack.Kept, from []engine.Pack) (pack.Built, []byte, error) {
 	var sources []pack.Source
+	blocks := map[uint64]func(segment.BlockRef) ([]byte, error){}
+	whole := func(read pack.Read) func(segment.BlockRef) ([]byte, error) {
+		return func(ref segment.BlockRef) ([]byte, error) {
+			b := make([]byte, ref.Len)
+			if err := read(b, ref.Off); err != nil {
+				return nil, err
+			}
+			return s.log.OpenBlock(ref, b)
+		}
+	}
 	object := func(name string) pack.Read {
 		return func(p []byte, off uint64) error { return s.store.GetRange(context.Background(), name, int64(off), p) }
 	}
@@ -138,9 +131,11 @@ func (c *crowd) build(s *site, kept []pack.Kept, from []engine.Pack) (pack.Built
 				}
 				return err
 			}})
+			blocks[k.Seq] = whole(sources[len(sources)-1].Read)
 			continue
 		case x.Uploaded:
 			sources = append(sources, pack.Source{Hash: x.Hash, Len: x.Len, Kept: []pack.Kept{k}, Read: object(x.Name)})
+			blocks[k.Seq] = whole(object(x.Name))
 			continue
 		}
 		found := false
@@ -150,8 +145,27 @@ func (c *crowd) build(s *site, kept []pack.Kept, from []engine.Pack) (pack.Built
 			if err != nil {
 				return pack.Built{}, nil, err
 			}
-			if _, err := index.Find(segment.BlockRef{Seq: k.Seq, Off: uint64(k.Blocks[0].Off), Len: k.Blocks[0].Len}); err == nil {
+			if _, _, err := index.At(segment.BlockRef{Seq: k.Seq, Off: uint64(k.Blocks[0].Off), Len: k.Blocks[0].Len}); err == nil {
 				found = true
+				blocks[k.Seq] = func(ref segment.BlockRef) ([]byte, error) {
+					at, cut, err := index.At(ref)
+					if err != nil {
+						return nil, err
+					}
+					if cut == nil {
+						b, err := index.Read(ref, object(name))
+						if err != nil {
+							return nil, err
+						}
+						return s.log.OpenBlock(ref, b)
+					}
+					b := make([]byte, cut.Size+pack.SumSize)
+					if err := object(name)(b, at); err != nil {
+						return nil, err
+					}
+					sealKey := segment.DataKey(testKey)
+					return index.Open(&sealKey, ref.Seq, cut, b)
+				}
 				sources = append(sources, pack.Source{Pack: true, Hash: p.Hash, Len: p.Len, Kept: []pack.Kept{k}, Read: object(name)})
 				break
 			}
@@ -161,7 +175,21 @@ func (c *crowd) build(s *site, kept []pack.Kept, from []engine.Pack) (pack.Built
 		}
 	}
 	var out bytes.Buffer
-	b, err := pack.Build(segment.VolumeID(jointID), sources, &out)
+	sealKey := segment.DataKey(testKey)
+	seal := &pack.Sealing{Data: &sealKey, Raw: func(refs []segment.BlockRef) (all [][]byte, err error) {
+		for _, ref := range refs {
+			b, err := blocks[ref.Seq](ref)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, b)
+		}
+		return all, nil
+	}}
+	b, err := pack.Build(segment.VolumeID(jointID), sources, seal, &out)
+	for _, k := range kept {
+		c.past.moving.cut += len(k.Cuts)
+	}
 	return b, out.Bytes(), err
 }
 

@@ -145,8 +145,6 @@ func (c *crowd) tend() {
 	kind := c.random.IntN(9)
 	if m := &c.past.moving; c.random.IntN(2) == 0 {
 		switch {
-		case len(m.left[now.Made.Number]) > 0 && c.random.IntN(2) == 0:
-			kind = 8
 		case len(m.plans[now.Made.Number]) > 0:
 			kind = 6
 		}
@@ -178,15 +176,13 @@ func (c *crowd) tend() {
 		if gone := c.past.unused[now.Made.Number]; len(gone) > 0 {
 			c.ask(home, func(ctx context.Context, e *engine.Engine) error { return e.Condemn(ctx, now.Made.Number, gone) })
 		}
-	case 6, 7:
+	case 6, 7, 8:
 		for _, s := range c.sites {
 			if s.node != nil && s.log.Durable().Less(now.Made.At) {
 				return
 			}
 		}
 		c.packs(home, now.Made.Number)
-	case 8:
-		c.rewrite(home, now.Made.Number)
 	default:
 		c.drop(c.sites[c.random.IntN(len(c.sites))])
 	}

@@ -93,7 +93,7 @@ func (s *state) extent(r *run, p meta.Pair) error {
 // lies returns why an extent's block is not in the log; empty: it is there.
 func (c *checker) lies(x *meta.Extent) string {
 	if n, moved := c.packs.moved[x.Ref.Seq]; moved {
-		if why := c.packs.lies(n, x.Ref); why != "" {
+		if why := c.packs.lies(n, x); why != "" {
 			return why
 		}
 	} else if c.condemned[x.Ref.Seq] {

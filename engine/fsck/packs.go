@@ -8,7 +8,6 @@ import (
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/pack"
-	"github.com/weir-storage/weir/engine/segment"
 )
 
 // packs is what the metadata say of packs.
@@ -46,7 +45,8 @@ func (c *checker) beginPacks() error {
 }
 
 // lies returns why a block is not in pack number n; empty: it is there.
-func (p *packs) lies(n uint64, ref segment.BlockRef) string {
+func (p *packs) lies(n uint64, x *meta.Extent) string {
+	ref := x.Ref
 	is, ok := p.all[n]
 	switch {
 	case !ok:
@@ -66,7 +66,10 @@ func (p *packs) lies(n uint64, ref segment.BlockRef) string {
 		return meta.DecodeBytes(key, value)
 	})
 	if err == nil {
-		_, err = index.Find(ref)
+		_, cut, aerr := index.At(ref)
+		if err = aerr; err == nil && cut != nil && (cut.Raw != x.Raw || !cut.Has(x.Skip, x.Len)) {
+			err = fmt.Errorf("it is cut to %v, and the extent has %d bytes from byte %d on", cut.Ranges, x.Len, x.Skip)
+		}
 	}
 	if err != nil {
 		return fmt.Sprintf("segment %d moved into pack %d: %v", ref.Seq, n, err)

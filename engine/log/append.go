@@ -109,7 +109,7 @@ func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 		l.cfg.Room.Release(int64(p.Size()))
 		return Position{}, err
 	}
-	if err := l.write(buf[len(c.buf):]); err != nil {
+	if err := l.write(buf[len(c.buf):], c); err != nil {
 		return Position{}, err
 	}
 	l.mu.Lock()
@@ -130,16 +130,17 @@ func (l *Log) SealAhead(blocks []segment.Block) {
 	}
 }
 
-// write puts bytes at the end of the current segment. They must not change any more. The caller has
-// reserved room for them, and calls grown afterwards.
-func (l *Log) write(b []byte) error {
+// write puts bytes at the end of the current segment. They must not change any more; if they are of
+// a chunk of the tail, as long as that is used. The caller has reserved room for them, and calls
+// grown afterwards.
+func (l *Log) write(b []byte, of *chunk) error {
 	off := int64(l.last().len)
 	end := off + int64(len(b))
 	if _, err := l.cur.WriteAt(b, off); err != nil {
 		return l.fail("write "+fileName(l.cur.seq), err)
 	}
 	l.used(off, end)
-	l.hash.add(b)
+	l.hash.add(b, of)
 	return l.zeroes(end)
 }
 
@@ -262,7 +263,7 @@ func (l *Log) start(h segment.Header) error {
 		l.sealer = nil
 	}
 	l.hash = newHasher(blake3.New())
-	l.hash.add(frame)
+	l.hash.add(frame, nil)
 	if err := l.advance(Position{Seq: h.Seq, Off: uint64(len(frame))}); err != nil {
 		l.files.release(cur)
 		return err

@@ -194,6 +194,30 @@ func (l *Log) cached(s *seg) readcache.Segment {
 
 // readRun reads the blocks of a run, see readBlocks.
 func (l *Log) readRun(ctx context.Context, r blockRun, refs []segment.BlockRef, out [][]byte, how reading) error {
+	cut := l.cfg.Moved != nil && !r.s.local
+	if cut && (r.s.dropped || r.s.absent() || l.outline != nil) {
+		rest, err := l.readCuts(ctx, &r.s, refs, r.blocks, out)
+		if err != nil || len(rest) == 0 {
+			return err
+		}
+		r.blocks, cut = rest, false
+	}
+	err := l.readWhole(ctx, r, refs, out, how)
+	if err == nil || !cut || ctx.Err() != nil {
+		return err
+	}
+	rest, cerr := l.readCuts(ctx, &r.s, refs, r.blocks, out)
+	if cerr != nil || len(rest) == len(r.blocks) {
+		return errors.Join(err, cerr)
+	}
+	if r.blocks = rest; len(rest) == 0 {
+		return nil
+	}
+	return l.readWhole(ctx, r, refs, out, how)
+}
+
+// readWhole reads blocks of a run that are whole.
+func (l *Log) readWhole(ctx context.Context, r blockRun, refs []segment.BlockRef, out [][]byte, how reading) error {
 	keep := func(blocks []readcache.Block, sealed [][]byte) { l.cfg.Cache.Put(l.cached(&r.s), blocks, sealed) }
 	here := false
 	err := l.fromAnywhere(ctx, &r.s, refs, r.blocks, func(read readFunc, local bool) error {

@@ -16,8 +16,8 @@ type hasher struct {
 	mu      sync.Mutex
 	fewer   *sync.Cond // uses mu; signals that waiting has shrunk
 	hash    *blake3.Hasher
-	waiting [][]byte // in order
-	size    int      // of waiting, and of what is being hashed
+	waiting []hashing // in order
+	size    int       // of waiting, and of what is being hashed
 	running bool
 }
 
@@ -28,6 +28,12 @@ const (
 	hashBehind = 4 << 20
 )
 
+// hashing is bytes that wait to be hashed.
+type hashing struct {
+	b  []byte
+	of *chunk // whose memory they are; nil: nobody wants to know
+}
+
 // newHasher goes on with what h has.
 func newHasher(h *blake3.Hasher) *hasher {
 	n := &hasher{hash: h}
@@ -35,18 +41,22 @@ func newHasher(h *blake3.Hasher) *hasher {
 	return n
 }
 
-// add hashes b after what was added before. b must not change any more. The caller adds in order.
-func (h *hasher) add(b []byte) {
+// add hashes b after what was added before. b must not change until then, which of, if not nil, is
+// told by its done. The caller adds in order.
+func (h *hasher) add(b []byte, of *chunk) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.running && len(b) <= hashInline {
 		_, _ = h.hash.Write(b) // never fails
+		if of != nil {
+			of.done()
+		}
 		return
 	}
 	for h.size > hashBehind {
 		h.fewer.Wait()
 	}
-	h.waiting, h.size = append(h.waiting, b), h.size+len(b)
+	h.waiting, h.size = append(h.waiting, hashing{b, of}), h.size+len(b)
 	if !h.running {
 		h.running = true
 		go h.run()
@@ -61,9 +71,12 @@ func (h *hasher) run() {
 		h.waiting = nil
 		h.mu.Unlock()
 		n := 0
-		for _, b := range some {
-			_, _ = h.hash.Write(b) // never fails; nobody else uses it while running is set
-			n += len(b)
+		for i, w := range some {
+			_, _ = h.hash.Write(w.b) // never fails; nobody else uses it while running is set
+			n += len(w.b)
+			if some[i] = (hashing{}); w.of != nil {
+				w.of.done()
+			}
 		}
 		h.mu.Lock()
 		h.size -= n

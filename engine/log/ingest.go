@@ -122,7 +122,7 @@ func (in *ingest) flush() error {
 	frames := in.pending[:n]
 	in.pending, in.waiting = nil, nil // what is in the log must not change
 	if n > 0 {
-		if err := l.write(frames); err != nil {
+		if err := l.write(frames, nil); err != nil {
 			return err
 		}
 		l.mu.Lock()

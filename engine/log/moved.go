@@ -136,6 +136,107 @@ func readMoved(ctx context.Context, index *pack.Pack, src Source, blocks []moved
 	return nil
 }
 
+// cutBlock is where what is left of a block is in a pack.
+type cutBlock struct {
+	i   int // number of the block in a list
+	cut *pack.Cut
+	at  uint64
+}
+
+func (b cutBlock) end() uint64 { return b.at + uint64(b.cut.Size) + pack.SumSize }
+
+// readCuts reads those blocks of s that a pack has cut, as pack.Slice reads them. It returns the
+// others. They do not come into the read cache, which has blocks as they were sealed first.
+func (l *Log) readCuts(ctx context.Context, s *seg, refs []segment.BlockRef, some []int, out [][]byte) (rest []int, err error) {
+	index, err := l.cfg.Moved(s.header.Seq)
+	if err != nil {
+		return nil, fmt.Errorf("read segment %d in %s: %w: %w", s.header.Seq, l.cfg.Dir.Path(), ErrUnreadable, err)
+	}
+	if index == nil || !index.HasCuts() {
+		return some, nil
+	}
+	var cuts []cutBlock
+	for _, i := range some {
+		at, cut, err := index.At(refs[i])
+		if err != nil {
+			return nil, fmt.Errorf("read segment %d in %s: %w: %w", s.header.Seq, l.cfg.Dir.Path(), ErrUnreadable, err)
+		}
+		if cut == nil {
+			rest = append(rest, i)
+		} else {
+			cuts = append(cuts, cutBlock{i, cut, at})
+		}
+	}
+	if len(cuts) == 0 {
+		return rest, nil
+	}
+	key, ok := l.cfg.Keys.Get(index.Key())
+	if !ok {
+		return nil, fmt.Errorf("%s is sealed with data key %d: %w", index.Name(), index.Key(), ErrNoKey)
+	}
+	var errs []error
+	for _, src := range l.Sources() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		err := openCuts(ctx, index, src, &key, s.header.Seq, cuts, out)
+		if err == nil {
+			return rest, nil
+		}
+		errs = append(errs, fmt.Errorf("%s %s: %w", src, index.Name(), err))
+	}
+	return nil, fmt.Errorf("read segment %d in %s: %w: %w", s.header.Seq, l.cfg.Dir.Path(), ErrUnreadable, errors.Join(errs...))
+}
+
+// openCuts reads and opens what a Source has of blocks that are cut. Those that lie near each other
+// are one read.
+func openCuts(ctx context.Context, index *pack.Pack, src Source, key *segment.DataKey, seq uint64, cuts []cutBlock, out [][]byte) error {
+	for len(cuts) > 0 {
+		n := 1
+		for n < len(cuts) && cuts[n].at >= cuts[n-1].at && cuts[n].at <= cuts[n-1].end()+maxSkip && cuts[n].end() <= cuts[0].at+maxRun {
+			n++
+		}
+		b := make([]byte, cuts[n-1].end()-cuts[0].at)
+		read := func() error {
+			ctx, end := track.Begin(ctx, track.Fetch)
+			defer end()
+			return src.ReadSegment(ctx, index.Name(), int64(cuts[0].at), b)
+		}
+		if err := read(); err != nil {
+			return err
+		}
+		for _, is := range cuts[:n] {
+			raw, err := index.Open(key, seq, is.cut, b[is.at-cuts[0].at:is.end()-cuts[0].at])
+			if err != nil {
+				return err
+			}
+			out[is.i] = raw
+		}
+		cuts = cuts[n:]
+	}
+	return nil
+}
+
+// OpenBlock verifies and unpacks the sealed bytes that ref names, in place. Errors: ErrNoKey; that
+// the bytes are wrong.
+func (l *Log) OpenBlock(ref segment.BlockRef, sealed []byte) ([]byte, error) {
+	l.mu.Lock()
+	s, ok := l.find(ref.Seq)
+	var h segment.Header
+	if ok {
+		h = s.header
+	}
+	l.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("open a block of segment %d: %w: this log has no such segment", ref.Seq, ErrUnreadable)
+	}
+	o, err := l.opener(h)
+	if err != nil {
+		return nil, err
+	}
+	return o.OpenBlock(ref, sealed)
+}
+
 // packTemp is the file in which a pack is until it is in a store. Open removes what a crash leaves.
 const packTemp = "pack.tmp"
 

@@ -2,7 +2,12 @@
 
 package log
 
-import "sort"
+import (
+	"sort"
+	"sync/atomic"
+
+	"github.com/weir-storage/weir/engine/segment"
+)
 
 // tail keeps the newest frames in memory, so that streaming them to members does not read the file
 // again. The bytes of a chunk never change once they are published. Readers use them outside the
@@ -18,6 +23,20 @@ type chunk struct {
 	start Position // of the first frame
 	buf   []byte
 	ends  []uint32 // ends of frames, in buf
+
+	// Of a chunk with one large frame: the memory is used again after its last use. uses counts the
+	// tail and the hasher. What somebody has read from memory is not used again: lent, which mu
+	// guards, and which nobody sets once the tail has given up the chunk.
+	own  bool
+	lent bool
+	uses atomic.Int32
+}
+
+// done is called by each that uses the chunk, once.
+func (c *chunk) done() {
+	if c.own && c.uses.Add(-1) == 0 && !c.lent {
+		segment.Reuse(c.buf)
+	}
 }
 
 const (
@@ -47,7 +66,9 @@ func (t *tail) space(pos Position, n int) *chunk {
 // memory where they are: its chunk has no buf before.
 func (t *tail) place(pos Position, n int, sealed bool) *chunk {
 	if sealed && n >= ownChunk {
-		return &chunk{start: pos}
+		c := &chunk{start: pos, own: true}
+		c.uses.Store(2)
+		return c
 	}
 	return t.space(pos, n)
 }
@@ -62,6 +83,7 @@ func (t *tail) add(c *chunk, buf []byte) {
 	c.ends = append(c.ends, uint32(len(buf)))
 	for t.size > t.max && len(t.chunks) > 1 {
 		t.size -= int64(cap(t.chunks[0].buf))
+		t.chunks[0].done()
 		t.chunks[0] = nil
 		t.chunks = t.chunks[1:]
 	}
@@ -86,5 +108,6 @@ func (t *tail) get(pos Position, limit int) []byte {
 	}
 	last := sort.Search(len(c.ends), func(i int) bool { return int64(c.ends[i])-int64(off) > int64(limit) }) - 1
 	last = max(first, last)
+	c.lent = true
 	return c.buf[off:c.ends[last]:c.ends[last]]
 }

@@ -18,7 +18,8 @@ import (
 //	5  checkpoints that are changes of earlier ones
 //	6  packs
 //	7  the end of the log is in stores in pieces: it says nothing of metadata
-const Format = 7
+//	8  packs with blocks that are cut
+const Format = 8
 
 // The format levels from which a volume may have these.
 const (
@@ -28,6 +29,7 @@ const (
 	LayerLevel      = 5
 	PackLevel       = 6
 	TailLevel       = 7
+	CutLevel        = 8
 )
 
 // NewerError reports a volume of a format level that this release does not know. Nothing is

@@ -25,7 +25,7 @@ func BenchmarkBuild(b *testing.B) {
 			b.SetBytes(int64(len(w.bytes)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Build(testVolume, []Source{s}, io.Discard); err != nil {
+				if _, err := Build(testVolume, []Source{s}, nil, io.Discard); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -40,7 +40,7 @@ type Built struct {
 // ErrTooLarge and impossible lists are found before anything is written. Errors of reading, and
 // about sources, are ObjectErrors: one that wraps ErrCorrupt says that a source is damaged, and one
 // that wraps ErrNoBlock that the source is whole, so that the metadata, or the list, is wrong.
-func Build(volume segment.VolumeID, sources []Source, w io.Writer) (Built, error) {
+func Build(volume segment.VolumeID, sources []Source, seal *Sealing, w io.Writer) (Built, error) {
 	var all []Kept
 	for i := range sources {
 		s := &sources[i]
@@ -52,12 +52,28 @@ func Build(volume segment.VolumeID, sources []Source, w io.Writer) (Built, error
 		}
 		all = append(all, s.Kept...)
 	}
-	h, index, err := layOut(volume, all)
+	var with *seals
+	var cuts map[place][]byte
+	if slices.ContainsFunc(all, func(k Kept) bool { return len(k.Cuts) > 0 }) {
+		if seal == nil {
+			return Built{}, errors.New("build a pack: it has blocks that are cut, and there is no key")
+		}
+		all = slices.Clone(all)
+		for i := range all {
+			all[i].Cuts = slices.Clone(all[i].Cuts)
+		}
+		is, sealed, err := seal.seal(volume, all)
+		if err != nil {
+			return Built{}, fmt.Errorf("build a pack: %w", err)
+		}
+		with, cuts = &is, sealed
+	}
+	h, index, err := layOut(volume, all, with)
 	if err != nil {
 		return Built{}, err
 	}
 	hash := blake3.New()
-	b := builder{volume: volume, memory: make([]byte, stride), out: bufio.NewWriterSize(io.MultiWriter(hash, w), 256<<10)}
+	b := builder{volume: volume, cuts: cuts, memory: make([]byte, stride), out: bufio.NewWriterSize(io.MultiWriter(hash, w), 256<<10)}
 	index = binary.BigEndian.AppendUint32(index, crc32.Checksum(index, castagnoli))
 	b.write(h.append(nil))
 	b.write(index)
@@ -84,7 +100,8 @@ func Build(volume segment.VolumeID, sources []Source, w io.Writer) (Built, error
 // builder writes the blocks of a pack.
 type builder struct {
 	volume segment.VolumeID
-	memory []byte // for streams
+	cuts   map[place][]byte // what is put for blocks that are cut
+	memory []byte           // for streams
 	out    *bufio.Writer
 	size   uint64
 	err    error // of writing
@@ -98,9 +115,12 @@ func (b *builder) write(p []byte) {
 }
 
 // put writes one block.
-func (b *builder) put(seq uint64, place Block, sealed []byte) {
+func (b *builder) put(seq uint64, at Block, sealed []byte) {
 	var sum [sumSize]byte
-	binary.BigEndian.PutUint32(sum[:], blockSum(seq, place, sealed))
+	if cut := b.cuts[place{seq, at.Off}]; cut != nil {
+		sealed = cut
+	}
+	binary.BigEndian.PutUint32(sum[:], blockSum(seq, Block{at.Off, uint32(len(sealed))}, sealed))
 	b.write(sealed)
 	b.write(sum[:])
 }
@@ -227,7 +247,10 @@ func (b *builder) fromPack(in *stream, kept []Kept) error {
 	if _, err := decodeIndex(h, index); err != nil {
 		return err
 	}
-	c := cursor{b: index[:h.index]}
+	c := cursor{b: index[:h.index], cuts: h.cut}
+	if h.cut {
+		c.b = c.b[sealsSize:]
+	}
 	for range h.segments {
 		seq, hash, blocks := c.segment()
 		var rest []Block
@@ -251,14 +274,17 @@ func (b *builder) fromPack(in *stream, kept []Kept) error {
 func (b *builder) fromPart(in *stream, c *cursor, seq uint64, blocks int, rest []Block) error {
 	end := uint64(segment.HeaderSize)
 	for range blocks {
-		place := c.place(end)
-		end = place.end()
-		raw, err := in.next(int(place.Len) + sumSize)
+		is := c.entry(end)
+		end = is.end()
+		raw, err := in.next(int(is.size()) + sumSize)
 		if err != nil {
 			return err
 		}
-		if len(rest) > 0 && rest[0] == place {
-			b.put(seq, place, raw[:place.Len])
+		if len(rest) > 0 && rest[0] == is.Block {
+			if is.cut != nil && b.cuts[place{seq, is.Off}] == nil {
+				return noBlock(seq, is.Block, "the pack has it cut")
+			}
+			b.put(seq, is.Block, raw[:is.size()])
 			rest = rest[1:]
 		}
 	}

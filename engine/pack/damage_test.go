@@ -104,7 +104,7 @@ func TestEveryByteCounts(t *testing.T) {
 			t.Fatalf("byte %d: Verify: %s", i, bad)
 		}
 		source := Source{Pack: true, Hash: built.Hash, Len: built.Len, Kept: built.Index.Kept(), Read: from(damaged)}
-		if _, err := Build(testVolume, []Source{source}, io.Discard); named(err, name, ErrCorrupt) != "" {
+		if _, err := Build(testVolume, []Source{source}, nil, io.Discard); named(err, name, ErrCorrupt) != "" {
 			t.Fatalf("byte %d: Build: %s", i, named(err, name, ErrCorrupt))
 		}
 		_ = readAll(resum(bytes.Clone(damaged)), built.Len) // no other bytes, and no panic
@@ -167,11 +167,11 @@ func TestDamagedSource(t *testing.T) {
 		damaged[i] ^= 1 << (i % 8)
 		s := slices.Clone(sources)
 		s[0].Read = from(damaged)
-		if _, err := Build(testVolume, s, io.Discard); named(err, name, ErrCorrupt) != "" {
+		if _, err := Build(testVolume, s, nil, io.Discard); named(err, name, ErrCorrupt) != "" {
 			t.Fatalf("byte %d: %s", i, named(err, name, ErrCorrupt))
 		}
 		s[0].Read, s[0].Len = from(w.bytes[:i]), uint64(i)
-		if _, err := Build(testVolume, s, io.Discard); named(err, name, ErrCorrupt) != "" {
+		if _, err := Build(testVolume, s, nil, io.Discard); named(err, name, ErrCorrupt) != "" {
 			t.Fatalf("length %d: %s", i, named(err, name, ErrCorrupt))
 		}
 	}
@@ -200,7 +200,7 @@ func TestWrongLists(t *testing.T) {
 		"at the very end":  a.source(change(func(k *Kept) { k.Blocks = append(k.Blocks, Block{uint32(len(a.bytes)) - 20, 20}) })),
 		"of another frame": a.source(change(func(k *Kept) { k.Blocks = []Block{{k.Blocks[0].Off - 1, k.Blocks[0].Len}} })),
 	} {
-		if _, err := Build(testVolume, []Source{s}, io.Discard); named(err, name, ErrNoBlock) != "" || errors.Is(err, ErrCorrupt) {
+		if _, err := Build(testVolume, []Source{s}, nil, io.Discard); named(err, name, ErrNoBlock) != "" || errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestWrongLists(t *testing.T) {
 		"another block":   {change(func(k *Kept) { k.Blocks[1].Off++; k.Blocks[1].Len-- })},
 	} {
 		s := Source{Pack: true, Hash: built.Hash, Len: built.Len, Kept: kept, Read: from(pack)}
-		_, err := Build(testVolume, []Source{s}, io.Discard)
+		_, err := Build(testVolume, []Source{s}, nil, io.Discard)
 		if named(err, built.Index.Name(), ErrNoBlock) != "" || errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -244,7 +244,7 @@ func TestWrongLists(t *testing.T) {
 		"too long":          {[]Source{{Hash: a.hash, Len: maxSource + 1, Kept: []Kept{good}}}, nil},
 	} {
 		var out bytes.Buffer
-		if _, err := Build(testVolume, c.sources, &out); err == nil || c.of != nil && !errors.Is(err, c.of) || out.Len() > 0 {
+		if _, err := Build(testVolume, c.sources, nil, &out); err == nil || c.of != nil && !errors.Is(err, c.of) || out.Len() > 0 {
 			t.Errorf("%s: %v, %d bytes written", what, err, out.Len())
 		}
 	}
@@ -261,8 +261,8 @@ func TestOtherErrors(t *testing.T) {
 	broken[0].Read = fails
 	_, open := Open(testVolume, built.Hash, built.Len, fails)
 	_, read := built.Index.Read(ref, fails)
-	_, source := Build(testVolume, broken, io.Discard)
-	_, writer := Build(testVolume, sources, failing{away})
+	_, source := Build(testVolume, broken, nil, io.Discard)
+	_, writer := Build(testVolume, sources, nil, failing{away})
 	for what, err := range map[string]error{"open": open, "read": read, "source": source, "write": writer,
 		"verify": Verify(testVolume, built.Hash, built.Len, fails)} {
 		if !errors.Is(err, away) || errors.Is(err, ErrCorrupt) {
@@ -270,7 +270,7 @@ func TestOtherErrors(t *testing.T) {
 		}
 	}
 	wrong := segment.VolumeID{1}
-	if _, err := Build(wrong, sources, io.Discard); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "volume") {
+	if _, err := Build(wrong, sources, nil, io.Discard); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "volume") {
 		t.Errorf("segments of another volume: %v", err)
 	}
 }
@@ -296,7 +296,7 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		kept := p.Kept()
-		h, index, err := layOut(testVolume, kept)
+		h, index, err := layOut(testVolume, kept, nil)
 		if err != nil || h != p.head || !bytes.Equal(index, p.index) {
 			t.Fatalf("the list of this pack makes another one: %v", err)
 		}
@@ -312,7 +312,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		var out bytes.Buffer
 		s := Source{Pack: true, Hash: hash, Len: uint64(len(b)), Kept: kept, Read: from(b)}
-		built, err := Build(testVolume, []Source{s}, &out)
+		built, err := Build(testVolume, []Source{s}, nil, &out)
 		if err != nil || built.Len != uint64(len(b)) {
 			t.Fatalf("%d bytes: %v", built.Len, err)
 		}
@@ -333,7 +333,7 @@ func FuzzSegment(f *testing.F) {
 		s := Source{Hash: hash, Len: uint64(len(b)), Read: from(b),
 			Kept: []Kept{{Seq: 1, Hash: hash, Blocks: []Block{{off, length}}}}}
 		var out bytes.Buffer
-		built, err := Build(testVolume, []Source{s}, &out)
+		built, err := Build(testVolume, []Source{s}, nil, &out)
 		if err != nil {
 			return
 		}

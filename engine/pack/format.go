@@ -38,7 +38,8 @@ const (
 )
 
 var (
-	magic      = []byte("WEIRPAK\x01")
+	magic      = []byte("WEIRPAK\x01") // no block is cut
+	cutMagic   = []byte("WEIRPAK\x02") // some are
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
@@ -53,6 +54,7 @@ type Kept struct {
 	Seq    uint64
 	Hash   segment.Hash // of the whole segment: says which one of that sequence
 	Blocks []Block      // in order of their offsets; at least one
+	Cuts   []Cut        // those of them that are cut, in the same order
 }
 
 // Name returns the object name of a pack.
@@ -97,7 +99,8 @@ type head struct {
 	size     uint64 // of the whole pack
 	segments int
 	blocks   int
-	index    int // bytes
+	index    int  // bytes
+	cut      bool // whether blocks are
 }
 
 // body is where the blocks begin.
@@ -105,7 +108,11 @@ func (h head) body() uint64 { return headSize + uint64(h.index) + sumSize }
 
 func (h head) append(dst []byte) []byte {
 	n := len(dst)
-	dst = append(append(dst, magic...), h.volume[:]...)
+	kind := magic
+	if h.cut {
+		kind = cutMagic
+	}
+	dst = append(append(dst, kind...), h.volume[:]...)
 	dst = binary.BigEndian.AppendUint64(dst, h.size)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(h.segments))
 	dst = binary.BigEndian.AppendUint32(dst, uint32(h.blocks))
@@ -116,7 +123,8 @@ func (h head) append(dst []byte) []byte {
 // decodeHead decodes the head of a pack from exactly headSize bytes.
 func decodeHead(b []byte) (h head, err error) {
 	const sum = headSize - sumSize
-	if !bytes.Equal(b[:len(magic)], magic) {
+	h.cut = bytes.Equal(b[:len(magic)], cutMagic)
+	if !h.cut && !bytes.Equal(b[:len(magic)], magic) {
 		return h, corrupt("magic", "%x; written by a newer version?", b[:len(magic)])
 	}
 	if crc32.Checksum(b[:sum], castagnoli) != binary.BigEndian.Uint32(b[sum:]) {
@@ -137,9 +145,12 @@ func decodeHead(b []byte) (h head, err error) {
 
 // layOut checks what is to be in a pack, and returns its head and encoded index. The error wraps
 // ErrTooLarge if there is too much.
-func layOut(volume segment.VolumeID, kept []Kept) (head, []byte, error) {
-	h := head{volume: volume, segments: len(kept)}
+func layOut(volume segment.VolumeID, kept []Kept, with *seals) (head, []byte, error) {
+	h := head{volume: volume, segments: len(kept), cut: with != nil}
 	var index []byte
+	if with != nil {
+		index = append(binary.BigEndian.AppendUint32(index, with.key), with.salt[:]...)
+	}
 	var body uint64
 	seen := make(map[uint64]bool, len(kept))
 	for _, k := range kept {
@@ -154,7 +165,7 @@ func layOut(volume segment.VolumeID, kept []Kept) (head, []byte, error) {
 		}
 		index = append(binary.AppendUvarint(index, k.Seq), k.Hash[:]...)
 		index = binary.AppendUvarint(index, uint64(len(k.Blocks)))
-		end := uint64(segment.HeaderSize)
+		end, cuts := uint64(segment.HeaderSize), k.Cuts
 		for _, b := range k.Blocks {
 			if err := b.check(end); err != nil {
 				return h, nil, fmt.Errorf("lay out a pack: segment %d: %w", k.Seq, err)
@@ -162,7 +173,19 @@ func layOut(volume segment.VolumeID, kept []Kept) (head, []byte, error) {
 			index = binary.AppendUvarint(index, uint64(b.Off)-end)
 			index = binary.AppendUvarint(index, uint64(b.Len))
 			end = b.end()
-			body += uint64(b.Len) + sumSize
+			size := b.Len
+			if len(cuts) > 0 && cuts[0].Block == b {
+				if err := cuts[0].check(); err != nil || with == nil {
+					return h, nil, fmt.Errorf("lay out a pack: segment %d: %w", k.Seq, err)
+				}
+				index, size, cuts = cuts[0].append(index), cuts[0].Size, cuts[1:]
+			} else if with != nil {
+				index = append(index, 0)
+			}
+			body += uint64(size) + sumSize
+		}
+		if len(cuts) > 0 {
+			return h, nil, fmt.Errorf("lay out a pack: segment %d: the block at offset %d is cut, and not kept", k.Seq, cuts[0].Off)
 		}
 	}
 	if len(kept) == 0 || body > maxBody {
@@ -187,8 +210,9 @@ func (b Block) check(min uint64) error {
 
 // cursor reads an encoded index from the front. After the first error it returns only zeros.
 type cursor struct {
-	b   []byte
-	err error
+	b    []byte
+	err  error
+	cuts bool // blocks may be cut
 }
 
 func (c *cursor) fail(field, format string, args ...any) {
@@ -224,6 +248,28 @@ func (c *cursor) segment() (seq uint64, hash segment.Hash, blocks int) {
 		return 0, hash, 0
 	}
 	return seq, hash, int(n)
+}
+
+// entry is a block of a pack.
+type entry struct {
+	Block
+	cut *Cut // nil: it is whole
+}
+
+// size is how many sealed bytes the pack has of it.
+func (e *entry) size() uint32 {
+	if e.cut != nil {
+		return e.cut.Size
+	}
+	return e.Len
+}
+
+// entry reads a block whose predecessor ends at end.
+func (c *cursor) entry(end uint64) (e entry) {
+	if e.Block = c.place(end); c.cuts {
+		e.cut = c.cut(e.Block)
+	}
+	return e
 }
 
 // place reads the place of a block whose predecessor ends at end.

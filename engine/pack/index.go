@@ -20,6 +20,7 @@ type Pack struct {
 	name  string
 	head  head
 	index []byte
+	seals seals
 	parts []part // by sequence
 	marks []mark
 }
@@ -118,7 +119,14 @@ func decodeIndex(h head, b []byte) (*Pack, error) {
 		return nil, corrupt("index crc", "differs")
 	}
 	p := &Pack{head: h, index: b, parts: make([]part, 0, h.segments), marks: make([]mark, 0, h.segments+h.blocks/run)}
-	c := cursor{b: b}
+	c := cursor{b: b, cuts: h.cut}
+	if h.cut {
+		if len(b) < sealsSize {
+			return nil, corrupt("index", "%d bytes", len(b))
+		}
+		p.seals.key, p.seals.salt = binary.BigEndian.Uint32(b), [32]byte(b[4:sealsSize])
+		c.b = b[sealsSize:]
+	}
 	var body uint64
 	left := h.blocks
 	for i := range h.segments {
@@ -133,7 +141,7 @@ func decodeIndex(h head, b []byte) (*Pack, error) {
 		end := uint64(segment.HeaderSize)
 		for k := range blocks {
 			at := len(b) - len(c.b)
-			place := c.place(end)
+			place := c.entry(end)
 			if c.err != nil {
 				return nil, c.err
 			}
@@ -141,7 +149,7 @@ func decodeIndex(h head, b []byte) (*Pack, error) {
 				p.marks = append(p.marks, mark{off: place.Off, end: uint32(end), at: uint32(at), body: uint32(body)})
 			}
 			end = place.end()
-			if body += uint64(place.Len) + sumSize; body > maxBody {
+			if body += uint64(place.size()) + sumSize; body > maxBody {
 				return nil, corrupt("index", "more bytes of blocks than a pack has")
 			}
 		}
@@ -178,10 +186,25 @@ func (p *Pack) Head() []byte {
 // Find returns where the block that ref names begins in the pack. The error is an ObjectError that
 // wraps ErrNoBlock.
 func (p *Pack) Find(ref segment.BlockRef) (off uint64, err error) {
-	i, ok := slices.BinarySearchFunc(p.parts, ref.Seq, func(s part, seq uint64) int { return cmp.Compare(s.seq, seq) })
+	off, cut, err := p.At(ref)
+	if err == nil && cut != nil {
+		return 0, about(p.name, noBlock(ref.Seq, cut.Block, "the pack has it cut"))
+	}
+	return off, err
+}
+
+// part finds a segment.
+func (p *Pack) part(seq uint64) (int, bool) {
+	return slices.BinarySearchFunc(p.parts, seq, func(s part, seq uint64) int { return cmp.Compare(s.seq, seq) })
+}
+
+// At is Find for blocks that are whole, nil, and for those that are cut, of which cut.Size sealed
+// bytes begin there.
+func (p *Pack) At(ref segment.BlockRef) (off uint64, cut *Cut, err error) {
+	i, ok := p.part(ref.Seq)
 	want := Block{Off: uint32(ref.Off), Len: ref.Len}
 	if !ok || ref.Off > maxSource {
-		return 0, about(p.name, noBlock(ref.Seq, want, "the pack has nothing there"))
+		return 0, nil, about(p.name, noBlock(ref.Seq, want, "the pack has nothing there"))
 	}
 	s := &p.parts[i]
 	marks := p.marks[s.first:s.last]
@@ -190,19 +213,19 @@ func (p *Pack) Find(ref segment.BlockRef) (off uint64, err error) {
 		m--
 	}
 	if m >= 0 {
-		c, end, body := cursor{b: p.index[marks[m].at:]}, uint64(marks[m].end), uint64(marks[m].body)
+		c, end, body := cursor{b: p.index[marks[m].at:], cuts: p.head.cut}, uint64(marks[m].end), uint64(marks[m].body)
 		for range min(run, s.blocks-m*run) {
-			place := c.place(end) // decodeIndex verified it
-			if place == want {
-				return p.head.body() + body, nil
+			place := c.entry(end) // decodeIndex verified it
+			if place.Block == want {
+				return p.head.body() + body, place.cut, nil
 			}
-			end, body = place.end(), body+uint64(place.Len)+sumSize
+			end, body = place.end(), body+uint64(place.size())+sumSize
 			if place.Off >= want.Off {
 				break
 			}
 		}
 	}
-	return 0, about(p.name, noBlock(ref.Seq, want, "the pack does not have it"))
+	return 0, nil, about(p.name, noBlock(ref.Seq, want, "the pack does not have it"))
 }
 
 // Read reads the sealed block that ref names, and verifies its checksum. The result is the
@@ -242,9 +265,12 @@ func (p *Pack) Kept() []Kept {
 	for _, s := range p.parts {
 		k := Kept{Seq: s.seq, Hash: s.hash, Blocks: make([]Block, s.blocks)}
 		m := p.marks[s.first]
-		c, end := cursor{b: p.index[m.at:]}, uint64(m.end)
+		c, end := cursor{b: p.index[m.at:], cuts: p.head.cut}, uint64(m.end)
 		for i := range k.Blocks {
-			k.Blocks[i] = c.place(end)
+			e := c.entry(end)
+			if k.Blocks[i] = e.Block; e.cut != nil {
+				k.Cuts = append(k.Cuts, *e.cut)
+			}
 			end = k.Blocks[i].end()
 		}
 		out[s.order] = k

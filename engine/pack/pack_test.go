@@ -103,7 +103,7 @@ func all(int) bool { return true }
 func build(t testing.TB, sources ...Source) ([]byte, Built) {
 	t.Helper()
 	var out bytes.Buffer
-	b, err := Build(testVolume, sources, &out)
+	b, err := Build(testVolume, sources, nil, &out)
 	if err != nil {
 		t.Fatal(err)
 	}

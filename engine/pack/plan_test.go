@@ -117,7 +117,7 @@ func TestBuildTakesLittleMemory(t *testing.T) {
 	for what, s := range map[string]Source{"a segment": w.source(w.keep(odd)), "a pack": again} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := Build(testVolume, []Source{s}, io.Discard); err != nil {
+		if _, err := Build(testVolume, []Source{s}, nil, io.Discard); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)

@@ -29,27 +29,27 @@ const (
 	metaRoom = 256
 )
 
-// Ahead seals the blocks of one record, which have their Pack, and which nobody changes until the
-// record is sealed. Seal then uses what Ahead made, if the record has all these blocks in this
-// order, and no others. If not, as when another segment has begun, Seal seals them again under
-// other counters. Ahead may do nothing.
+// Ahead seals the blocks of one record, which are packed, and which nobody changes until the record
+// is sealed. Seal then uses what Ahead made, if the record has all these blocks in this order, and
+// no others. If not, as when another segment has begun, Seal seals them again under other counters.
+// Ahead may do nothing.
 func (s *Sealer) Ahead(blocks []Block) {
 	if len(blocks) == 0 || s.dead.Load() || s.counter.Load()-firstCounter(&s.header) > aheadMost {
 		return
 	}
 	size := 0
 	for i := range blocks {
-		if len(blocks[i].Pack) < 2 || len(blocks[i].Pack) > MaxBlock+1 {
+		if n := blocks[i].packed(); n < 2 || n > MaxBlock+1 {
 			return // Prepare says what is wrong
 		}
-		size += len(blocks[i].Pack) + TagSize
+		size += blocks[i].packed() + TagSize
 	}
 	if size < aheadLeast {
 		return
 	}
 	a := &ahead{sealer: s, blocks: len(blocks), first: s.take(len(blocks) + 1)}
 	plain := framePrefix + 4*len(blocks)
-	a.frame, a.crc = s.sealBlocks(make([]byte, plain, plain+size+metaRoom*(len(blocks)+4)), blocks, a.first)
+	a.frame, a.crc = s.sealBlocks(newFrame(plain, plain+size+metaRoom*(len(blocks)+4)), blocks, a.first)
 	for i := range blocks {
 		blocks[i].ahead, blocks[i].index = a, i
 	}
@@ -66,7 +66,7 @@ func (s *Sealer) claim(blocks []Block) *ahead {
 		if blocks[i].ahead != a || blocks[i].index != i {
 			return nil
 		}
-		size += len(blocks[i].Pack) + TagSize
+		size += blocks[i].packed() + TagSize
 	}
 	if a == nil || a.sealer != s || a.used || a.blocks != len(blocks) || len(a.frame) != framePrefix+4*len(blocks)+size {
 		return nil
@@ -81,7 +81,7 @@ func (s *Sealer) sealBlocks(dst []byte, blocks []Block, first uint64) (_ []byte,
 	start, size := len(dst), 0
 	ends := make([]int, len(blocks))
 	for i := range blocks {
-		size += len(blocks[i].Pack) + TagSize
+		size += blocks[i].packed() + TagSize
 		ends[i] = size
 	}
 	if cap(dst)-start < size {
@@ -92,9 +92,12 @@ func (s *Sealer) sealBlocks(dst []byte, blocks []Block, first uint64) (_ []byte,
 	inParallel(len(blocks), size, func(i int) {
 		sc := scratches.Get().(*scratch)
 		defer scratches.Put(sc)
-		c, n := first+uint64(i), len(blocks[i].Pack)+TagSize
-		at := dst[start+ends[i]-n : start+ends[i]-n : start+ends[i]]
-		sealed := s.aead.Seal(at, sc.setNonce(c), blocks[i].Pack, s.blockAAD(sc, c))
+		c, n := first+uint64(i), blocks[i].packed()+TagSize
+		at, pack := dst[start+ends[i]-n:start+ends[i]-n:start+ends[i]], blocks[i].Pack
+		if blocks[i].asIs {
+			pack = append(append(at, codecRaw), blocks[i].Raw...) // and is sealed in place
+		}
+		sealed := s.aead.Seal(at, sc.setNonce(c), pack, s.blockAAD(sc, c))
 		if size >= aheadLeast {
 			crcs[i] = crc32.Checksum(sealed, castagnoli) // while it is in the cache
 		}
@@ -103,7 +106,7 @@ func (s *Sealer) sealBlocks(dst []byte, blocks []Block, first uint64) (_ []byte,
 		return dst, crc32.Checksum(dst[start:], castagnoli)
 	}
 	for i := range blocks {
-		crc = joinCRC(crc, crcs[i], len(blocks[i].Pack)+TagSize)
+		crc = joinCRC(crc, crcs[i], blocks[i].packed()+TagSize)
 	}
 	return dst, crc
 }
@@ -142,33 +145,75 @@ var packs = sync.Pool{New: func() any { b := make([]byte, 1<<20+16*packRoom); re
 // packsLeast is how many bytes of blocks are packed into memory that is used again.
 const packsLeast = 256 << 10
 
-// PackAll is Pack for the blocks of one record, which have Raw: it sets their Pack and Size. The
-// caller calls release when nobody uses a Pack any more, or never.
+// PackAll is Pack for the blocks of one record, which have Raw: it sets their Pack and Size. Blocks
+// that are kept as they are get no Pack: they are copied only once, to where they are sealed. So
+// Raw must not change until the record is sealed. The caller calls release when nobody uses a Pack
+// any more, or never.
 func PackAll(blocks []Block, how Compression) (release func()) {
 	size := 0
+	places := make([]int, len(blocks))
 	for i := range blocks {
+		places[i] = size + i*packRoom
 		size += len(blocks[i].Raw)
 	}
-	var memory *[]byte
-	release = func() {}
-	if room := size + len(blocks)*packRoom; size >= packsLeast {
-		memory = packs.Get().(*[]byte)
-		if len(*memory) < room {
-			*memory = make([]byte, room)
+	room := size + len(blocks)*packRoom
+	var taken *[]byte
+	memory := sync.OnceValue(func() []byte {
+		if size < packsLeast {
+			return nil
 		}
-		release = func() { packs.Put(memory) }
-	}
-	places := make([]int, len(blocks))
-	for i := 1; i < len(blocks); i++ {
-		places[i] = places[i-1] + len(blocks[i-1].Raw) + packRoom
-	}
-	inParallel(len(blocks), size, func(i int) {
-		raw := blocks[i].Raw
-		var to []byte
-		if end := places[i] + len(raw) + packRoom; memory != nil {
-			to = (*memory)[places[i]:places[i]:end]
+		taken = packs.Get().(*[]byte)
+		if len(*taken) < room {
+			*taken = make([]byte, room)
 		}
-		blocks[i].Pack, blocks[i].Size = packInto(to, raw, how), len(raw)
+		return *taken
 	})
-	return release
+	inParallel(len(blocks), size, func(i int) {
+		b := &blocks[i]
+		b.Size = len(b.Raw)
+		if b.asIs = staysAsIs(b.Raw, how); b.asIs {
+			return
+		}
+		var to []byte
+		if all := memory(); all != nil {
+			to = all[places[i] : places[i] : places[i]+len(b.Raw)+packRoom]
+		}
+		b.Pack = compress(to, b.Raw, how)
+	})
+	return func() {
+		if taken != nil {
+			packs.Put(taken)
+		}
+	}
+}
+
+const (
+	// frameLarge is how many bytes the memory of a large frame has: enough for a record of a
+	// megabyte.
+	frameLarge = 1<<20 + 48<<10
+	// frameLeast is how many bytes of such memory a frame must need to get it.
+	frameLeast = 768 << 10
+)
+
+// frames has memory of large frames, to be used again. Fresh memory of a megabyte takes about as
+// long as sealing it: the kernel and the runtime both fill it with zeros.
+var frames sync.Pool
+
+// newFrame returns memory of n bytes, of which it may have anything, with room for size bytes.
+func newFrame(n, size int) []byte {
+	if size < frameLeast || size > frameLarge {
+		return make([]byte, n, size)
+	}
+	if b, ok := frames.Get().(*[frameLarge]byte); ok {
+		return b[:n]
+	}
+	return make([]byte, n, frameLarge)
+}
+
+// Reuse gives back the memory of a frame that Seal returned for a nil dst. Nobody may use it any
+// more, nor what lies in it.
+func Reuse(frame []byte) {
+	if cap(frame) == frameLarge {
+		frames.Put((*[frameLarge]byte)(frame[:frameLarge]))
+	}
 }

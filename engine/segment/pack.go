@@ -53,20 +53,28 @@ func coder(level zstd.EncoderLevel) func() *zstd.Encoder {
 // Pack returns raw, at most MaxBlock bytes, ready to be sealed: a codec byte and the bytes,
 // compressed if that makes them fewer. The caller owns the result. Pack takes about 0.1 ms for 64
 // KiB (Fast), so call it outside locks. A kind of compression that nobody knows is Fast.
-func Pack(raw []byte, how Compression) []byte { return packInto(nil, raw, how) }
+func Pack(raw []byte, how Compression) []byte {
+	if staysAsIs(raw, how) {
+		return append(append(make([]byte, 0, 1+len(raw)), codecRaw), raw...)
+	}
+	return compress(nil, raw, how)
+}
 
-// packRoom is how many bytes more than the block packInto needs: the codec, and what EncodeAll
+// staysAsIs reports whether a block is not even tried to be compressed.
+func staysAsIs(raw []byte, how Compression) bool {
+	return how == None || how != Strong && looksRandom(raw)
+}
+
+// packRoom is how many bytes more than the block compress needs: the codec, and what EncodeAll
 // needs for data that does not compress.
 const packRoom = 1 + 32
 
-// packInto is Pack. The result begins where to does, if to has room for packRoom more than raw.
-func packInto(to, raw []byte, how Compression) []byte {
+// compress is Pack for a block that may become smaller. The result begins where to does, if to has
+// room for packRoom more than raw.
+func compress(to, raw []byte, how Compression) []byte {
 	if cap(to) < len(raw)+packRoom {
 		// With less room EncodeAll would allocate twice the memory.
 		to = make([]byte, 0, len(raw)+packRoom)
-	}
-	if how == None || how != Strong && looksRandom(raw) {
-		return append(append(to[:0], codecRaw), raw...)
 	}
 	encoder := encoders[how]
 	if encoder == nil {

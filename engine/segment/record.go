@@ -77,12 +77,21 @@ type Op struct {
 // Block is a run of file data of at most MaxBlock bytes, before sealing.
 type Block struct {
 	Raw  []byte // plaintext; nil in a record that was read back from the log
-	Pack []byte // codec byte and compressed bytes, made by Pack; sealing encrypts this
+	Pack []byte // codec byte and compressed bytes, which sealing encrypts; nil: PackAll left Raw as it is
 	Size int    // plaintext bytes; sealing sets it from Raw if Raw is set
 	Ref  BlockRef
 
+	asIs  bool   // PackAll made no Pack: sealing puts Raw behind the codec by itself
 	ahead *ahead // what Sealer.Ahead made of it, and of the other blocks of its record
 	index int    // among those
+}
+
+// packed returns how many bytes sealing encrypts.
+func (b *Block) packed() int {
+	if b.asIs {
+		return 1 + len(b.Raw)
+	}
+	return len(b.Pack)
 }
 
 // MaxBlock is the most plaintext bytes in one block.

@@ -97,13 +97,13 @@ func Prepare(rec *Record) (Prepared, error) {
 		if b.Size < 1 || b.Size > MaxBlock {
 			return p, fmt.Errorf("prepare record: block %d: size %d: want 1 to %d plaintext bytes", i, b.Size, MaxBlock)
 		}
-		if b.Pack == nil && b.Raw != nil {
+		if b.Pack == nil && b.Raw != nil && !b.asIs {
 			b.Pack = Pack(b.Raw, Fast)
 		}
-		if len(b.Pack) < 2 || len(b.Pack) > MaxBlock+1 {
-			return p, fmt.Errorf("prepare record: block %d: packed size %d: want the result of Pack", i, len(b.Pack))
+		if n := b.packed(); n < 2 || n > MaxBlock+1 {
+			return p, fmt.Errorf("prepare record: block %d: packed size %d: want the result of Pack", i, n)
 		}
-		size += len(b.Pack) + TagSize
+		size += b.packed() + TagSize
 	}
 	for i := range rec.Ops {
 		op := &rec.Ops[i]
@@ -155,14 +155,14 @@ func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(p.meta)+TagSize))
 	dst = binary.BigEndian.AppendUint16(dst, uint16(n))
 	for i := range rec.Blocks {
-		dst = binary.BigEndian.AppendUint32(dst, uint32(len(rec.Blocks[i].Pack)+TagSize))
+		dst = binary.BigEndian.AppendUint32(dst, uint32(rec.Blocks[i].packed()+TagSize))
 	}
 	plainEnd := len(dst)
 
 	at := off + uint64(plainEnd-start)
 	for i := range rec.Blocks {
 		b := &rec.Blocks[i]
-		b.Ref = BlockRef{Seq: s.header.Seq, Off: at, Len: uint32(len(b.Pack) + TagSize), Counter: first + uint64(i)}
+		b.Ref = BlockRef{Seq: s.header.Seq, Off: at, Len: uint32(b.packed() + TagSize), Counter: first + uint64(i)}
 		at += uint64(b.Ref.Len)
 	}
 	crc := a.crc

@@ -44,10 +44,9 @@
 //   - checkpoints-12: A pack that nobody committed goes when this copy made a checkpoint, as the
 //     home did, that was asked for after the pack was seen, and a grace later, and its metadata do
 //     not name the pack. checkpoints-9 holds for it, and what is kept aside.
-//   - checkpoints-13: The home writes again what files use of blocks that are mostly dead at a
-//     checkpoint that it made, in records as any other, while it has a store and the volume's
-//     segments may be condemned. It needs no word of the others: who has the record has the bytes,
-//     and the former block goes by the rules above, once nothing names it at a later checkpoint.
+//   - checkpoints-13: Of a block that is mostly dead a pack has those ranges that extents of any
+//     generation use, sealed anew (ADR 64). Each copy makes it from its own bytes, and drops what
+//     it came from only when all extents of its own metadata lie in such ranges.
 //
 // # Locking and lifetime
 //

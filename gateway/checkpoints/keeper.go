@@ -52,8 +52,6 @@ type Due struct {
 	// Grace is how long what is condemned stays: readers of an earlier state may still look for it.
 	Grace time.Duration
 	Pack  pack.Rule // when live blocks move into packs; zero: ADR 54
-	// Rewrite is when blocks that are mostly dead are written again; zero: ADR 59.
-	Rewrite engine.RewriteRule
 	// Every is how often it is looked what is to be done; zero: 3 s.
 	Every time.Duration
 }
@@ -91,10 +89,8 @@ type Keeper struct {
 	packed map[string]*packing // by UUID
 	// fetched counts, by UUID, packs that could not be made here, and came from another gateway.
 	fetched map[string]int
-	tails   map[string]*tail // by UUID; only tailAll uses it
-	// remnants are what homes have to write again, by UUID, and rewritten how many bytes they did.
-	remnants  map[string]*remnants
-	rewritten map[string]uint64
+	tails   map[string]*tail   // by UUID; only tailAll uses it
+	strays  map[string]*strays // by UUID; only sweepAll uses it
 	// packBytes are the bytes of packs in the site's store, by UUID.
 	packBytes map[string]uint64
 	// ended and done are how the copies were that tendAll and sweepAll last looked at and left with
@@ -133,15 +129,12 @@ func New(cfg Config) *Keeper {
 	if cfg.Due.Pack == (pack.Rule{}) {
 		cfg.Due.Pack = pack.DefaultRule()
 	}
-	if cfg.Due.Rewrite == (engine.RewriteRule{}) {
-		cfg.Due.Rewrite = engine.DefaultRewriteRule()
-	}
 	if cfg.Due.Every == 0 {
 		cfg.Due.Every = every
 	}
 	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{},
 		plans: map[string]*plan{}, fetched: map[string]int{}, packBytes: map[string]uint64{}, packed: map[string]*packing{},
-		remnants: map[string]*remnants{}, rewritten: map[string]uint64{}, ended: map[string]state{}, done: map[string]swept{},
+		strays: map[string]*strays{}, ended: map[string]state{}, done: map[string]swept{},
 		tails: map[string]*tail{}, held: map[string]bool{}}
 }
 
@@ -211,16 +204,6 @@ func (k *Keeper) forget(all []Copy) {
 	for id := range k.plans {
 		if !here[id] {
 			delete(k.plans, id)
-		}
-	}
-	for id := range k.remnants {
-		if !here[id] {
-			delete(k.remnants, id)
-		}
-	}
-	for id := range k.rewritten {
-		if !here[id] {
-			delete(k.rewritten, id)
 		}
 	}
 }
@@ -304,10 +287,9 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 		return err
 	}
 	var next *plan
-	var again *remnants
 	_, leads := c.Replica.Leading()
 	if leads && c.Condemns {
-		if next, again, err = k.plan(ctx, cut, &is); err != nil { // the checkpoint is made all the same
+		if next, err = k.plan(ctx, cut, &is); err != nil { // the checkpoint is made all the same
 			k.cfg.Logger.Error("what the volume uses can not be counted: nothing of it is condemned", "volume", c.UUID, "error", err)
 		}
 	}
@@ -315,9 +297,6 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	defer k.mu.Unlock()
 	if k.plans[c.UUID] = next; next == nil {
 		delete(k.plans, c.UUID)
-	}
-	if k.remnants[c.UUID] = again; again == nil {
-		delete(k.remnants, c.UUID)
 	}
 	was := k.last[c.UUID]
 	is.hashes, is.mine = map[uint64]checkpoint.Hash{is.number: m.Hash()}, map[uint64]bool{}

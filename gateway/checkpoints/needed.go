@@ -30,9 +30,6 @@ type Condition struct {
 	// Fetched counts packs that this copy could not make, and got from another gateway.
 	Fetched int
 	Packs   uint64 // bytes of packs in the site's store, as far as was looked
-	// Rewritten is how many bytes this gateway, as home, wrote again since it started, because the
-	// blocks that they were in were mostly dead.
-	Rewritten uint64
 	// Planned counts packs that this home is to make yet.
 	Planned int
 }
@@ -47,7 +44,7 @@ func (k *Keeper) Condition(id string) Condition {
 	}
 	last := k.last[id]
 	return Condition{Differs: last.differs, Alike: last.hashes[last.agreed], Led: last.led, Condemned: k.condemned[id],
-		Fetched: k.fetched[id], Packs: k.packBytes[id], Planned: planned, Rewritten: k.rewritten[id]}
+		Fetched: k.fetched[id], Packs: k.packBytes[id], Planned: planned}
 }
 
 // Needed says which objects of checkpoints the site's store has for a reason.

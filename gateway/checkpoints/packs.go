@@ -52,6 +52,24 @@ type plan struct {
 	packs  []engine.PackPlan
 }
 
+// plan plans what is to go, and notes what nothing uses.
+func (k *Keeper) plan(ctx context.Context, cut *engine.Cut, is *made) (*plan, error) {
+	uses, err := cut.Uses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var packs []engine.PackPlan
+	if k.cfg.Store != nil {
+		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack); err != nil {
+			return nil, err
+		}
+	}
+	if is.unused = uses.Unused; len(packs)+len(uses.Empty)+len(uses.Emptied) == 0 {
+		return nil, nil
+	}
+	return &plan{is.number, uses, packs}, nil
+}
+
 // packsOf returns what is known of a volume's packs.
 func (k *Keeper) packsOf(id string) *packing {
 	k.mu.Lock()
@@ -102,7 +120,8 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 		var built pack.Built
 		may := func(b pack.Built) error { return c.Engine.MayPack(next, b) }
 		if err = may(built); err == nil {
-			built, err = k.build(ctx, c, next.Kept, next.From, may)
+			number, _ := c.Keys.Newest()
+			built, err = k.build(ctx, c, next.Kept, next.From, number, may)
 		}
 		if err == nil {
 			err = c.Engine.Pack(ctx, left.number, next, built)
@@ -144,17 +163,24 @@ func (k *Keeper) planned(id string, was, is *plan) bool {
 
 // build makes a pack from what this copy has, and puts it into the site's store, if may returns
 // nil.
-func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack,
+func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack, number uint32,
 	may func(pack.Built) error) (b pack.Built, err error) {
-	sources, err := k.sources(ctx, c, kept, from)
+	sources, raw, err := k.sources(ctx, c, kept, from)
 	if err != nil {
 		return b, err
+	}
+	var seal *pack.Sealing
+	if key, ok := c.Keys.Get(number); ok {
+		seal = &pack.Sealing{Key: number, Data: &key, Raw: raw}
 	}
 	most := int64(1 << 10)
 	for _, s := range kept {
 		most += 64 + int64(len(s.Blocks))*(pack.SumSize+16)
 		for _, b := range s.Blocks {
 			most += int64(b.Len)
+		}
+		for _, cut := range s.Cuts {
+			most += 64 + int64(cut.Bytes()) + 16*int64(len(cut.Ranges))
 		}
 	}
 	f, err := c.Log.NewPackFile(most)
@@ -166,7 +192,7 @@ func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []eng
 	if err != nil {
 		return b, err
 	}
-	if b, err = pack.Build(of, sources, f); err != nil {
+	if b, err = pack.Build(of, sources, seal, f); err != nil {
 		return b, err
 	}
 	if err := may(b); err != nil {
@@ -198,76 +224,6 @@ func (k *Keeper) put(ctx context.Context, c Copy, hash pack.Hash, length uint64,
 
 // errNotHere: what a pack is to be built from was never at this site, or went.
 var errNotHere = errors.New("neither the pool nor the store of this site has it")
-
-// sources returns what a pack is built from: each segment of which this copy still has the bytes,
-// and else the pack that its blocks are in.
-func (k *Keeper) sources(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack) (out []pack.Source, err error) {
-	of, err := volumeID(c.UUID)
-	if err != nil {
-		return nil, err
-	}
-	object := func(name string) pack.Read {
-		return func(p []byte, off uint64) error { return k.cfg.Store.GetRange(ctx, name, int64(off), p) }
-	}
-	former := make([]*pack.Pack, len(from))
-	last := -1 // the pack of from that the last source is
-	for _, some := range kept {
-		s, ok := c.Log.Segment(some.Seq)
-		if !ok || s.Hash != some.Hash {
-			return nil, fmt.Errorf("segment %d is another one here", some.Seq)
-		}
-		if s.Local || s.Uploaded {
-			read := object(s.Name)
-			if s.Local {
-				read = fileOf(c.Log, s.Seq)
-			}
-			out = append(out, pack.Source{Hash: s.Hash, Len: s.Len, Kept: []pack.Kept{some}, Read: read})
-			last = -1
-			continue
-		}
-		i := -1
-		for n := range from {
-			if former[n] == nil {
-				p, err := pack.Open(of, from[n].Hash, from[n].Len, object(pack.Name(of, from[n].Hash)))
-				if err != nil {
-					return nil, err
-				}
-				former[n] = p
-			}
-			first := segment.BlockRef{Seq: some.Seq, Off: uint64(some.Blocks[0].Off), Len: some.Blocks[0].Len}
-			if _, err := former[n].Find(first); err == nil {
-				i = n
-				break
-			}
-		}
-		switch {
-		case i < 0:
-			return nil, fmt.Errorf("segment %d, also in %d packs: %w", some.Seq, len(from), errNotHere)
-		case i == last:
-			same := &out[len(out)-1]
-			same.Kept = append(same.Kept, some)
-		default:
-			out = append(out, pack.Source{Pack: true, Hash: from[i].Hash, Len: from[i].Len, Kept: []pack.Kept{some},
-				Read: object(former[i].Name())})
-			last = i
-		}
-	}
-	return out, nil
-}
-
-// fileOf reads a segment's file.
-func fileOf(l *log.Log, seq uint64) pack.Read {
-	return func(p []byte, off uint64) error {
-		n, err := l.ReadSegmentFile(seq, p, int64(off))
-		if n == len(p) {
-			return nil
-		}
-		if err == nil || errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return err
-	}
-}
 
 // gather has the site's store get the packs that count and that it lacks. What this copy has is
 // built here; else the pack comes from another gateway (checkpoints-8).
@@ -365,7 +321,7 @@ func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.
 	for _, n := range is.From {
 		from = append(from, table.All[n-1])
 	}
-	_, err = k.build(ctx, c, index.Kept(), from, func(b pack.Built) error { return alike(b, is) })
+	_, err = k.build(ctx, c, index.Kept(), from, index.Key(), func(b pack.Built) error { return alike(b, is) })
 	if err == nil || ctx.Err() != nil || errors.Is(err, log.ErrFull) {
 		return err
 	}

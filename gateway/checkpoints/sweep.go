@@ -89,7 +89,7 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	for _, c := range all {
 		here[c.UUID] = true
 		is := k.sweptOf(c)
-		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 && !k.packsLeft(c.UUID) {
+		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 && !k.packsLeft(c.UUID) && !k.straysLeft(c) {
 			continue
 		}
 		err := k.sweep(ctx, c)
@@ -118,6 +118,11 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 			delete(k.condemned, id)
 		}
 	}
+	for id := range k.strays {
+		if !here[id] {
+			delete(k.strays, id)
+		}
+	}
 }
 
 // packsLeft reports whether there is something to do for a volume's packs.
@@ -130,7 +135,7 @@ func (k *Keeper) packsLeft(id string) bool {
 	p.work.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return left || k.plans[id] != nil || k.remnants[id] != nil
+	return left || k.plans[id] != nil
 }
 
 // mayGo reports whether a copy may drop what was condemned at the checkpoint of that number, and is
@@ -156,7 +161,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		return errFilling
 	}
 	defer p.work.Unlock()
-	perr := errors.Join(k.rewrite(ctx, c), k.pack(ctx, c))
+	perr := k.pack(ctx, c)
 	gone, err := c.Engine.Condemned()
 	if err != nil {
 		return err
@@ -216,7 +221,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	if len(due) > 0 {
 		k.cfg.Logger.Info("segments that were condemned are dropped", "volume", c.UUID, "segments", len(due))
 	}
-	return errors.Join(perr, k.sweepPacks(ctx, c, &table), k.sweepObjects(ctx, c))
+	return errors.Join(perr, k.sweepStrays(ctx, c, &table), k.sweepPacks(ctx, c, &table), k.sweepObjects(ctx, c))
 }
 
 // movable returns those of the segments, in order, that this copy may drop as far as packs are

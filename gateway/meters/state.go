@@ -224,7 +224,6 @@ func (c *Copy) put(put func(d *metrics.Definition, value float64, labels ...stri
 		put(metrics.CondemnedBytes, float64(c.Checkpoints.Condemned), name)
 		put(metrics.PackBytes, float64(c.Checkpoints.Packs), name)
 		put(metrics.PacksFetched, float64(c.Checkpoints.Fetched), name)
-		put(metrics.RewrittenBytes, float64(c.Checkpoints.Rewritten), name)
 		put(metrics.CheckpointDiffers, truth(c.Checkpoints.Differs != 0), name)
 	}
 	if !c.Home {

@@ -27,6 +27,9 @@ func TestReaderOfPacks(t *testing.T) {
 	for i := range 12 {
 		files = append(files, h.file(volume.Root, fmt.Sprintf("file %02d", i), h.random(rng, 90<<10)))
 	}
+	for i := 1; i < 12; i += 2 {
+		h.write(files[i], 100, h.random(rng, 50<<10)) // what no snapshot has is cut away
+	}
 	one, err := h.TakeSnapshot(t.Context(), asRoot, "one")
 	h.ok(err)
 	for i := 0; i < 12; i += 2 {
@@ -46,6 +49,7 @@ func TestReaderOfPacks(t *testing.T) {
 	h.ok(cut.Close())
 	h.ok(h.MadeCheckpoint(t.Context(), m, cut.Number, 0))
 	var packs []string
+	cuts := 0
 	for _, plan := range plans {
 		var sources []pack.Source
 		for _, k := range plan.Kept {
@@ -55,8 +59,15 @@ func TestReaderOfPacks(t *testing.T) {
 				return err
 			}})
 		}
+		for _, k := range plan.Kept {
+			cuts += len(k.Cuts)
+		}
+		number, key := h.keys.Newest()
+		seal := &pack.Sealing{Key: number, Data: &key, Raw: func(refs []segment.BlockRef) ([][]byte, error) {
+			return h.log.ReadBlocks(t.Context(), refs)
+		}}
 		var b bytes.Buffer
-		built, err := pack.Build(segment.VolumeID(id), sources, &b)
+		built, err := pack.Build(segment.VolumeID(id), sources, seal, &b)
 		h.ok(err)
 		packs = append(packs, built.Index.Name())
 		h.ok(to.Put(t.Context(), built.Index.Name(), int64(b.Len()), bytes.NewReader(b.Bytes())))
@@ -74,8 +85,8 @@ func TestReaderOfPacks(t *testing.T) {
 			h.ok(to.Delete(t.Context(), name))
 		}
 	}
-	if gone < 2 || len(packs) == 0 {
-		t.Fatalf("%d segments moved into packs %q", gone, packs)
+	if gone < 2 || len(packs) == 0 || cuts == 0 {
+		t.Fatalf("%d segments moved into packs %q, %d blocks are cut", gone, packs, cuts)
 	}
 	extract(t, root, h.shows(0))
 	extract(t, root, h.shows(one.Snap), "--snapshot", "one")

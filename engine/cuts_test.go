@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/weir-storage/weir/engine/fsck"
+	"github.com/weir-storage/weir/engine/pack"
+	"github.com/weir-storage/weir/volume"
+)
+
+// TestCuts: what is left of a block that is mostly dead moves without the rest, and is read when
+// the segment has gone; so is what only a snapshot shows of it. A pack that lacks bytes which a
+// copy's metadata name replaces nothing there, the check finds that, and who reads such bytes gets
+// an error, and no zeros.
+func TestCuts(t *testing.T) {
+	for _, forgets := range []bool{false, true} {
+		h, store := newPackHost(t)
+		h.spoilt = forgets
+		ctx := context.Background()
+		rng := rand.NewChaCha8([32]byte{64})
+		f := newFile(t, h.engine, volume.Root, "f")
+		p := make([]byte, 64<<10)
+		write := func(off, n int) {
+			t.Helper()
+			_, _ = rng.Read(p[off : off+n])
+			_, err := h.engine.Write(ctx, asRoot, f, uint64(off), p[off:off+n], true)
+			h.ok(err)
+		}
+		write(0, 64<<10)
+		write(0, 20<<10)
+		write(40<<10, 24<<10)
+		s, err := h.engine.TakeSnapshot(ctx, asRoot, "s") // has 20 KiB of the first block
+		h.ok(err)
+		was := bytes.Clone(p)
+		write(22<<10, 4<<10)
+		h.ok(h.log.Roll())
+		h.askAndRoll()
+		cut := h.engine.TakeCut()
+		m, _, err := cut.Write(ctx, checkpointKeys, h.objects)
+		h.ok(err)
+		uses, err := cut.Uses(ctx)
+		h.ok(err)
+		plans, err := cut.Plan(ctx, uses, pack.Rule{Percent: 112, Write: 1 << 20, Share: 1, Small: 64 << 20, Merge: 1})
+		h.ok(err)
+		h.ok(cut.Close())
+		h.ok(h.engine.MadeCheckpoint(ctx, m, cut.Number, 0))
+		var left *pack.Cut
+		for _, plan := range plans {
+			for i := range plan.Kept {
+				for j := range plan.Kept[i].Cuts {
+					left = &plan.Kept[i].Cuts[j]
+				}
+			}
+		}
+		if left == nil || left.Bytes() != 20<<10 || len(left.Ranges) != 1 || left.Ranges[0].Off != 20<<10 {
+			t.Fatalf("of the first block is kept %+v", left)
+		}
+		if forgets { // what the snapshot shows
+			left.Ranges = []pack.Range{{Off: 20 << 10, Len: 2 << 10}, {Off: 26 << 10, Len: 14 << 10}}
+		}
+		for _, plan := range plans {
+			built, whole := h.build(plan, store)
+			h.ok(h.engine.Pack(ctx, cut.Number, plan, built))
+			store[built.Index.Name()] = whole
+		}
+		h.ok(h.engine.WaitApplied(ctx, h.log.End()))
+		table, err := h.engine.Packs()
+		h.ok(err)
+		if err := h.engine.Covers(ctx, table.All); (err != nil) != forgets {
+			t.Errorf("forgets %v: the packs have all that is named: %v", forgets, err)
+		}
+		report, err := h.engine.Check(ctx, fsck.Config{})
+		if h.ok(err); (len(report.Findings) > 0) != forgets {
+			t.Errorf("forgets %v: the check finds %+v", forgets, report.Findings)
+		}
+		gone, err := h.engine.Condemned()
+		h.ok(err)
+		for seq := range gone {
+			h.ok(h.log.Drop(seq))
+		}
+		h.crash() // what is in memory goes
+		for _, of := range []struct {
+			snap uint32
+			want []byte
+		}{{0, p}, {s.Snap, was}} {
+			got := make([]byte, len(p))
+			_, _, err := h.engine.Read(ctx, asRoot, at(f, of.snap), 0, got)
+			if forgets && of.snap != 0 {
+				if !errors.Is(err, volume.ErrIO) {
+					t.Errorf("what was cut away of a snapshot is read: %v", err)
+				}
+				continue
+			}
+			if h.ok(err); !bytes.Equal(got, of.want) {
+				t.Errorf("snapshot %d has other bytes", of.snap)
+			}
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/pack"
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// rawFunc is what pack.Sealing has.
+type rawFunc = func(refs []segment.BlockRef) ([][]byte, error)
+
+// rawOfSegment opens a block of a segment.
+func rawOfSegment(c Copy, read pack.Read) func(segment.BlockRef) ([]byte, error) {
+	return func(ref segment.BlockRef) ([]byte, error) {
+		b := make([]byte, ref.Len)
+		if err := read(b, ref.Off); err != nil {
+			return nil, err
+		}
+		return c.Log.OpenBlock(ref, b)
+	}
+}
+
+// rawOfPack opens a block of a pack, whole or cut.
+func rawOfPack(c Copy, p *pack.Pack, read pack.Read) func(segment.BlockRef) ([]byte, error) {
+	return func(ref segment.BlockRef) ([]byte, error) {
+		off, cut, err := p.At(ref)
+		if err != nil {
+			return nil, err
+		}
+		if cut == nil {
+			b, err := p.Read(ref, read)
+			if err != nil {
+				return nil, err
+			}
+			return c.Log.OpenBlock(ref, b)
+		}
+		key, ok := c.Keys.Get(p.Key())
+		if !ok {
+			return nil, fmt.Errorf("%s is sealed with data key %d: %w", p.Name(), p.Key(), log.ErrNoKey)
+		}
+		b := make([]byte, cut.Size+pack.SumSize)
+		if err := read(b, off); err != nil {
+			return nil, err
+		}
+		return p.Open(&key, ref.Seq, cut, b)
+	}
+}
+
+// sources returns what a pack is built from: each segment of which this copy still has the bytes,
+// and else the pack that its blocks are in. raw opens blocks of it, for those that are cut.
+func (k *Keeper) sources(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack) (out []pack.Source, raw rawFunc, err error) {
+	of, err := volumeID(c.UUID)
+	if err != nil {
+		return nil, nil, err
+	}
+	blocks := map[uint64]func(segment.BlockRef) ([]byte, error){}
+	object := func(name string) pack.Read {
+		return func(p []byte, off uint64) error { return k.cfg.Store.GetRange(ctx, name, int64(off), p) }
+	}
+	former := make([]*pack.Pack, len(from))
+	last := -1 // the pack of from that the last source is
+	for _, some := range kept {
+		s, ok := c.Log.Segment(some.Seq)
+		if !ok || s.Hash != some.Hash {
+			return nil, nil, fmt.Errorf("segment %d is another one here", some.Seq)
+		}
+		if s.Local || s.Uploaded {
+			read := object(s.Name)
+			if s.Local {
+				read = fileOf(c.Log, s.Seq)
+			}
+			out = append(out, pack.Source{Hash: s.Hash, Len: s.Len, Kept: []pack.Kept{some}, Read: read})
+			blocks[s.Seq] = rawOfSegment(c, read)
+			last = -1
+			continue
+		}
+		i := -1
+		for n := range from {
+			if former[n] == nil {
+				p, err := pack.Open(of, from[n].Hash, from[n].Len, object(pack.Name(of, from[n].Hash)))
+				if err != nil {
+					return nil, nil, err
+				}
+				former[n] = p
+			}
+			first := segment.BlockRef{Seq: some.Seq, Off: uint64(some.Blocks[0].Off), Len: some.Blocks[0].Len}
+			if _, _, err := former[n].At(first); err == nil {
+				i = n
+				break
+			}
+		}
+		switch {
+		case i < 0:
+			return nil, nil, fmt.Errorf("segment %d, also in %d packs: %w", some.Seq, len(from), errNotHere)
+		case i == last:
+			same := &out[len(out)-1]
+			same.Kept = append(same.Kept, some)
+		default:
+			out = append(out, pack.Source{Pack: true, Hash: from[i].Hash, Len: from[i].Len, Kept: []pack.Kept{some},
+				Read: object(former[i].Name())})
+			last = i
+		}
+		if i >= 0 {
+			blocks[some.Seq] = rawOfPack(c, former[i], out[len(out)-1].Read)
+		}
+	}
+	return out, func(refs []segment.BlockRef) ([][]byte, error) {
+		all := make([][]byte, len(refs))
+		for i, ref := range refs {
+			if all[i], err = blocks[ref.Seq](ref); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	}, nil
+}
+
+// fileOf reads a segment's file.
+func fileOf(l *log.Log, seq uint64) pack.Read {
+	return func(p []byte, off uint64) error {
+		n, err := l.ReadSegmentFile(seq, p, int64(off))
+		if n == len(p) {
+			return nil
+		}
+		if err == nil || errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+}
