@@ -7,12 +7,15 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"hash/crc32"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/zeebo/blake3"
+	"golang.org/x/sys/unix"
 
 	"github.com/weir-storage/weir/engine/segment"
 )
@@ -78,5 +81,44 @@ func BenchmarkRaw(b *testing.B) {
 		if err := f.Close(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkRawRead is what this machine takes to read some bytes of a file from the disk. A block
+// is verified as a whole, so it tells what random reads of BenchmarkBeside can reach here with
+// blocks of each size.
+func BenchmarkRawRead(b *testing.B) {
+	f, err := os.Create(filepath.Join(b.TempDir(), "f"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = f.Close() }() // nothing in it is kept
+	const size = 256                 // MiB
+	p := make([]byte, 1<<20)
+	_, _ = rand.Read(p) // never fails
+	for i := range size {
+		if _, err := f.WriteAt(p, int64(i)<<20); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, kib := range []int{4, 8, 16, 32, 64} {
+		b.Run(fmt.Sprintf("%dKiB", kib), func(b *testing.B) {
+			// What is read again comes from memory: a run that is long begins anew.
+			limit := size << 10 / kib / 8
+			for i := 0; b.Loop(); i++ {
+				if i%limit == 0 {
+					b.StopTimer()
+					err := errors.Join(f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+				}
+				at := int64(mathrand.IntN(size<<10/kib)) * int64(kib) << 10
+				if _, err := f.ReadAt(p[:kib<<10], at); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -137,3 +137,24 @@ func BenchmarkSyncEach(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRoll begins segments. Each has one record, which is durable before the roll, or not, and
+// only the roll is timed.
+func BenchmarkRoll(b *testing.B) {
+	for _, durable := range []bool{true, false} {
+		b.Run(fmt.Sprintf("durable=%t", durable), func(b *testing.B) {
+			l := onDisk(b)
+			for b.Loop() {
+				b.StopTimer()
+				end, err := l.Append(&segment.Record{
+					Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 4096)}}})
+				must(b, err)
+				if durable {
+					must(b, l.Wait(b.Context(), end))
+				}
+				b.StartTimer()
+				must(b, l.Roll())
+			}
+		})
+	}
+}
