@@ -363,6 +363,21 @@ func (c *cluster) until(what string, holds func() error) {
 	}
 }
 
+// rarely returns what calls f with 0, 1 and so on, but only when it did not within a quarter of a
+// second. What is waited for may be late since there is more to do with each call.
+func rarely(f func(n int)) func() {
+	var last time.Time
+	n := 0
+	return func() {
+		if time.Since(last) < time.Second/4 {
+			return
+		}
+		f(n)
+		n++
+		last = time.Now()
+	}
+}
+
 // hang is how long a test waits for what is to happen at once. It is only a guard against hanging.
 const hang = 30 * time.Second
 

@@ -32,7 +32,6 @@ type overwritten struct {
 	model [][]byte
 	files []volume.Handle
 	calls *client
-	ticks int
 }
 
 // overwrite writes some bytes at random places, through a site's gateway, which is the home's.
@@ -94,12 +93,14 @@ func (o *overwritten) packsAt(site string) map[string]int64 {
 // settled waits until stores have little that nothing uses, and all packs that count, whole.
 func (o *overwritten) settled(home string, sites ...string) {
 	o.c.t.Helper()
+	end := rarely(func(n int) {
+		r := o.c.router(home, o.id)
+		file(o.c.t.(*testing.T), r, o.calls, fmt.Sprint("tick ", n%4))
+		r.Copy().Replica.Roll()
+	})
 	for _, site := range sites {
 		o.c.until("space comes back at "+site, func() error {
-			r := o.c.router(home, o.id)
-			o.ticks++
-			file(o.c.t.(*testing.T), r, o.calls, fmt.Sprint("tick ", o.ticks%4)) // segments end, so a checkpoint is due
-			r.Copy().Replica.Roll()
+			end() // so that a checkpoint is due
 			is := o.c.spaceAt(site, o.id).Store
 			live := is.Of(space.Live).Bytes + is.Of(space.Snapshots).Bytes
 			if is.Bytes > live*13/10+(2<<20) {
@@ -265,12 +266,13 @@ func TestPacks(t *testing.T) {
 	}
 	began := time.Now()
 	defer func() { t.Log("all went in", time.Since(began)) }()
-	n := 0
-	c.until("stores are empty but for the last segments", func() error {
+	end := rarely(func(n int) {
 		r := c.router(home, id)
 		file(t, r, o.calls, fmt.Sprint("brief ", n))
-		n++
 		r.Copy().Replica.Roll()
+	})
+	c.until("stores are empty but for the last segments", func() error {
+		end()
 		for _, s := range []string{"a", "b", "c"} {
 			has := c.sealedAt(s, id)
 			for _, n := range o.packsAt(s) {

@@ -146,11 +146,12 @@ func TestCompactionByPolicy(t *testing.T) {
 	}
 	o.overwrite("a", 8<<20)
 	planned := func() int { return c.at("a").copies.Checkpoints().Condition(id).Planned }
-	n := 0
-	c.until("packs are planned", func() error {
-		n++
+	end := rarely(func(n int) {
 		file(t, r, o.calls, fmt.Sprint("tick ", n%4))
 		r.Copy().Replica.Roll()
+	})
+	c.until("packs are planned", func() error {
+		end()
 		if planned() == 0 {
 			return errors.New("none is")
 		}
