@@ -81,6 +81,8 @@ soak: fit-clusters modules tools kube-tools zfs build ## run long random schedul
 	@WEIR_SOAK=1 $(SAME) $(GO) test -count=1 -v -timeout 1h ./gateway ./gateway/rebuild -run "TestReopenOfManySegments|TestFirstReadOfManyFiles|TestOverwrite"
 	$(call say,a directory of a million entries and 64 writers in 512 MiB$(comma) and a file of 1 TiB)
 	@WEIR_SOAK=1 $(SAME) $(GO) test -count=1 -v -timeout 1h ./engine -run "TestMemory|TestSparse1TiB"
+	$(call say,a volume with one small change every ten seconds of a year)
+	@WEIR_SOAK=1 $(SAME) $(GO) test -count=1 -v -timeout 2h ./gateway/checkpoints -run TestManySmallChanges
 	$(call say,end-to-end tests$(comma) long)
 	@WEIR_SOAK=1 $(SAME) $(GO) test -count=1 -p 1 -timeout 8h ./test/e2e/... ./test/scale
 

@@ -68,14 +68,14 @@ func (c *Cut) Uses(ctx context.Context) (u Uses, err error) {
 	return u, nil
 }
 
-// spaceTables are the tables of which Condemned, Packs and Checkpoints tell.
-const spaceTables = string(rune(meta.Condemned)) + string(rune(meta.Packs)) + string(rune(meta.Moved)) + string(rune(meta.Checkpoints))
+// spaceTables are the tables of which Condemned and Packs tell.
+const spaceTables = string(rune(meta.Condemned)) + string(rune(meta.Packs)) + string(rune(meta.Moved))
 
-// touchesSpace reports whether records change what is condemned, packed or made.
-func touchesSpace(records [][]segment.Op) bool {
+// touches reports whether records change one of some tables.
+func touches(records [][]segment.Op, tables string) bool {
 	for _, ops := range records {
 		for _, op := range ops {
-			if len(op.Key) > 0 && strings.IndexByte(spaceTables, op.Key[0]) >= 0 {
+			if len(op.Key) > 0 && strings.IndexByte(tables, op.Key[0]) >= 0 {
 				return true
 			}
 		}
@@ -83,9 +83,23 @@ func touchesSpace(records [][]segment.Op) bool {
 	return false
 }
 
+// countSpace counts, for SpaceChanges and SpaceTables, what was applied just now.
+func (e *Engine) countSpace(records [][]segment.Op) {
+	if touches(records, spaceTables) {
+		e.spaceTables.Add(1)
+		e.spaced.Add(1)
+	} else if touches(records, string(rune(meta.Checkpoints))) {
+		e.spaced.Add(1)
+	}
+}
+
 // SpaceChanges counts what is applied here that may change what Condemned, Packs and Checkpoints
 // tell. While it is the same, they are.
 func (e *Engine) SpaceChanges() uint64 { return e.spaced.Load() }
+
+// SpaceTables is SpaceChanges of Condemned and Packs alone, which are long to read in an old
+// volume. What was read after it was asked for tells all that it counted.
+func (e *Engine) SpaceTables() uint64 { return e.spaceTables.Load() }
 
 // condemned returns the segments that are condemned, and at which checkpoint each was.
 func (t *tree) condemned() (map[uint64]uint64, error) {

@@ -91,6 +91,8 @@ type Engine struct {
 	// none. It is set with mu held.
 	rolling atomic.Uint32
 	spaced  atomic.Uint64 // see SpaceChanges
+	// See SpaceTables.
+	spaceTables atomic.Uint64
 	// For Show: the properties of the record that appendRecord is adding. Guarded by turn.
 	appending struct{ unstable, shown, under bool }
 	// How many numbers were used in the epoch numbered. Guarded by turn.

@@ -322,7 +322,11 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 // store, under the conditions of Condemn. built is what Build returned, as it is in the store.
 func (e *Engine) Pack(ctx context.Context, number uint64, plan PackPlan, built pack.Built) error {
 	p := place{op: "commit a pack", ino: volume.Root.Ino}
-	_, err := change(ctx, e, volume.Request{}, p, countResult, false, func(t *tx) (int, error) {
+	seen, err := e.comparePacks(built.Hash)
+	if err != nil {
+		return e.wrap(p, err)
+	}
+	_, err = change(ctx, e, volume.Request{}, p, countResult, false, func(t *tx) (int, error) {
 		last, err := t.made(number)
 		if err != nil {
 			return 0, err
@@ -336,7 +340,7 @@ func (e *Engine) Pack(ctx context.Context, number uint64, plan PackPlan, built p
 			return 0, fmt.Errorf("%w: packs need format level %d, which not all copies know: upgrade their gateways",
 				volume.ErrDelay, plan.level())
 		}
-		return 0, t.pack(last.At.Seq, number, plan, built)
+		return 0, t.pack(last.At.Seq, number, plan, built, seen)
 	})
 	return err
 }
@@ -345,79 +349,52 @@ func (e *Engine) Pack(ctx context.Context, number uint64, plan PackPlan, built p
 // or packs were condemned since, or there was the same pack before. What was built may be zero.
 func (e *Engine) MayPack(plan PackPlan, built pack.Built) error {
 	p := place{op: "look for packs", ino: volume.Root.Ino}
-	_, err := read(Recent(context.Background()), e, p, func(t *tree) (Packs, error) {
+	_, err := read(Recent(context.Background()), e, p, func(t *tree) (Pack, error) {
 		if known := e.cfg.Level(); known < plan.level() {
-			return Packs{}, fmt.Errorf("packs need format level %d, and a gateway knows %d only: %w", plan.level(), known,
+			return Pack{}, fmt.Errorf("packs need format level %d, and a gateway knows %d only: %w", plan.level(), known,
 				volume.ErrInvalid)
 		}
-		table, _, err := t.mayPack(plan, built)
-		return table, err
+		if _, err := t.mayMove(plan); err != nil {
+			return Pack{}, err
+		}
+		return t.newestPack(Pack{}, built.Hash)
 	})
 	return err
 }
 
-// mayPack is MayPack. It returns what is known of packs, and what is condemned.
-func (t *tree) mayPack(plan PackPlan, built pack.Built) (table Packs, gone map[uint64]uint64, err error) {
-	if table, err = t.packs(); err != nil {
-		return table, nil, err
-	}
-	if gone, err = t.condemned(); err != nil {
-		return table, nil, err
-	}
-	for _, p := range table.All {
-		// Who deletes the former one may not know of this one yet.
-		if p.Hash == built.Hash {
-			return table, gone, fmt.Errorf("pack %d was the same: %w", p.Number, volume.ErrInvalid)
-		}
-	}
-	from := map[uint64]bool{}
-	for _, p := range plan.From {
-		if was := table.All[p.Number-1]; was.Hash != p.Hash || was.Condemned != 0 {
-			return table, gone, fmt.Errorf("pack %d is condemned already: %w", p.Number, volume.ErrInvalid)
-		}
-		from[p.Number] = true
-	}
-	for _, k := range plan.Kept {
-		if _, condemned := gone[k.Seq]; condemned && !from[table.Moved[k.Seq]] {
-			return table, gone, fmt.Errorf("segment %d is condemned already: %w", k.Seq, volume.ErrInvalid)
-		}
-	}
-	return table, gone, nil
-}
-
-// pack adds a pack. Its segments must be at or before segment last.
-func (t *tx) pack(last, number uint64, plan PackPlan, built pack.Built) error {
-	table, gone, err := t.mayPack(plan, built)
+// pack adds a pack. Its segments must be at or before segment last. seen is what comparePacks
+// returned of it.
+func (t *tx) pack(last, number uint64, plan PackPlan, built pack.Built, seen Pack) error {
+	newest, err := t.newestPack(seen, built.Hash)
 	if err != nil {
 		return err
 	}
-	n := uint64(len(table.All)) + 1
+	moves, err := t.mayMove(plan)
+	if err != nil {
+		return err
+	}
+	if err := t.findEmptied(&moves); err != nil {
+		return err
+	}
+	n := newest.Number + 1
 	is := meta.Pack{Number: n, Hash: built.Hash, Len: built.Len, Made: number}
-	from := map[uint64]bool{}
-	for _, p := range plan.From {
-		was := table.All[p.Number-1]
-		is.From = append(is.From, p.Number)
-		from[p.Number] = true
+	for _, was := range moves.from {
+		is.From = append(is.From, was.Number)
 		was.Condemned, was.Into = number, n
 		t.set(was.Encode())
-		t.delete(meta.PackIndexKey(p.Number))
+		t.delete(meta.PackIndexKey(was.Number))
 	}
-	has := map[uint64]bool{}
 	for _, k := range plan.Kept {
-		has[k.Seq] = true
-		_, condemned := gone[k.Seq]
 		if k.Seq > last {
 			return fmt.Errorf("segment %d is after the newest checkpoint: %w", k.Seq, volume.ErrInvalid)
 		}
-		if !condemned {
+		if !moves.condemned[k.Seq] {
 			t.set(meta.EncodeCondemned(k.Seq, number))
 		}
 		t.set(meta.EncodeMoved(k.Seq, n))
 	}
-	for seq, was := range table.Moved {
-		if from[was] && !has[seq] { // nothing of it lives any more
-			t.emptied(seq, number)
-		}
+	for _, seq := range moves.emptied { // nothing of it lives any more
+		t.emptied(seq, number)
 	}
 	key := meta.PackIndexKey(n)
 	t.set(key, meta.EncodeBytes(key, built.Index.Head()))
@@ -452,15 +429,15 @@ func (e *Engine) Settle(ctx context.Context, number uint64, u Uses) error {
 			if _, err := t.made(number); err != nil {
 				return 0, err
 			}
-			table, err := t.packs()
-			if err != nil {
-				return 0, err
-			}
 			for _, seq := range some {
 				t.emptied(seq, number)
 			}
 			for _, n := range packs {
-				if is := table.All[n-1]; is.Condemned == 0 {
+				is, err := t.packAt(n)
+				if err != nil {
+					return 0, err
+				}
+				if is.Condemned == 0 {
 					is.Condemned = number
 					t.set(is.Encode())
 					t.delete(meta.PackIndexKey(n))

@@ -205,9 +205,7 @@ func (e *Engine) apply() {
 			err = e.store.Apply(ops, after)
 		}
 		e.rows.applied(ops, err == nil, e.cache.namespace)
-		if touchesSpace(ops) {
-			e.spaced.Add(1)
-		}
+		e.countSpace(ops)
 		if err != nil {
 			e.fail(fmt.Errorf("apply records up to %s: %w", after.Position, err))
 		}

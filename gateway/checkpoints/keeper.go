@@ -82,8 +82,9 @@ type Keeper struct {
 	// seen is since when segments of a volume are known here to be condemned. Only sweepAll uses
 	// it.
 	seen  map[string]map[uint64]time.Time
-	swept time.Time       // the last time; only sweepAll uses it
-	held  map[string]bool // copies of which last stays known although they are closed, by UUID
+	known map[string]*known // by UUID; only sweepAll uses it
+	swept time.Time         // the last time; only sweepAll uses it
+	held  map[string]bool   // copies of which last stays known although they are closed, by UUID
 	// plans are what homes have to do for packs, by UUID.
 	plans  map[string]*plan
 	packed map[string]*packing // by UUID
@@ -135,7 +136,7 @@ func New(cfg Config) *Keeper {
 	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{},
 		plans: map[string]*plan{}, fetched: map[string]int{}, packBytes: map[string]uint64{}, packed: map[string]*packing{},
 		strays: map[string]*strays{}, ended: map[string]state{}, done: map[string]swept{},
-		tails: map[string]*tail{}, held: map[string]bool{}}
+		tails: map[string]*tail{}, held: map[string]bool{}, known: map[string]*known{}}
 }
 
 // every is how often it is looked what is to be done, usually.

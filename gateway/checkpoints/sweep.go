@@ -90,6 +90,7 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 		here[c.UUID] = true
 		is := k.sweptOf(c)
 		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 && !k.packsLeft(c.UUID) && !k.straysLeft(c) {
+			delete(k.known, c.UUID)
 			continue
 		}
 		err := k.sweep(ctx, c)
@@ -103,6 +104,11 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	for id := range k.done {
 		if !here[id] {
 			delete(k.done, id)
+		}
+	}
+	for id := range k.known {
+		if !here[id] {
+			delete(k.known, id)
 		}
 	}
 	k.mu.Lock()
@@ -162,16 +168,13 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	}
 	defer p.work.Unlock()
 	perr := k.pack(ctx, c)
-	gone, err := c.Engine.Condemned()
+	is, err := k.know(c)
 	if err != nil {
 		return err
 	}
-	table, err := c.Engine.Packs() // after the others: it says of each of them whether it moved
-	if err != nil {
-		return err
-	}
+	table := &is.packs
 	// What is not gathered yet keeps its segments.
-	perr = errors.Join(perr, k.gather(ctx, c, &table))
+	perr = errors.Join(perr, k.gather(ctx, c, table))
 	seen := k.seen[c.UUID]
 	if seen == nil {
 		seen = map[uint64]time.Time{}
@@ -180,10 +183,13 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	now := k.cfg.Timers.Now()
 	var due []uint64
 	var left uint64
-	for seq, number := range gone {
+	for seq, number := range is.condemned {
 		s, ok := c.Log.Segment(seq)
 		if !ok || s.Dropped {
 			delete(seen, seq)
+			if ok {
+				delete(is.condemned, seq)
+			}
 			continue
 		}
 		left += s.Len
@@ -202,7 +208,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		return perr
 	}
 	slices.Sort(due)
-	if due, err = k.movable(ctx, c, &table, due); err != nil {
+	if due, err = k.movable(ctx, c, table, due); err != nil {
 		return err
 	}
 	for _, seq := range due {
@@ -221,7 +227,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	if len(due) > 0 {
 		k.cfg.Logger.Info("segments that were condemned are dropped", "volume", c.UUID, "segments", len(due))
 	}
-	return errors.Join(perr, k.sweepStrays(ctx, c, &table), k.sweepPacks(ctx, c, &table), k.sweepObjects(ctx, c))
+	return errors.Join(perr, k.sweepStrays(ctx, c, table), k.sweepPacks(ctx, c, table), k.sweepObjects(ctx, c))
 }
 
 // movable returns those of the segments, in order, that this copy may drop as far as packs are

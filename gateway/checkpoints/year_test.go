@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -159,6 +160,49 @@ func (y *year) keep() {
 	y.keeper.tailAll(y.Context(), all)
 }
 
+// known checks that what the last sweep knew is what the metadata say, and is not read again.
+func (y *year) known() {
+	y.Helper()
+	var is *known
+	var table engine.Packs
+	var gone map[uint64]uint64
+	y.until("nothing is applied meanwhile", func() bool {
+		before := y.engine.SpaceTables()
+		var err error
+		is, err = y.keeper.know(y.copy)
+		y.must(err)
+		again, err := y.keeper.know(y.copy)
+		y.must(err)
+		table, err = y.engine.Packs()
+		y.must(err)
+		gone, err = y.engine.Condemned()
+		y.must(err)
+		still := y.engine.SpaceTables() == before
+		if still && again != is {
+			y.Fatal("it is read again although nothing changed")
+		}
+		return still
+	})
+	for seq, number := range gone {
+		if s, ok := y.log.Segment(seq); ok && s.Dropped {
+			if _, there := is.condemned[seq]; !there {
+				continue
+			}
+		}
+		if is.condemned[seq] != number {
+			y.Fatalf("segment %d was condemned at checkpoint %d, and known is %d", seq, number, is.condemned[seq])
+		}
+	}
+	for seq := range is.condemned {
+		if _, there := gone[seq]; !there {
+			y.Fatalf("segment %d is not condemned", seq)
+		}
+	}
+	if !reflect.DeepEqual(is.packs, table) {
+		y.Fatalf("known of packs is %+v, and it is %+v", is.packs, table)
+	}
+}
+
 // stored returns how far the store has the log without a gap, by the names of what is there.
 func (y *year) stored() (end log.Position) {
 	y.Helper()
@@ -262,6 +306,9 @@ func TestManySmallChanges(t *testing.T) {
 		y.tick()
 		y.keep()
 		ends = append(ends, y.log.End())
+		if i%97 == 0 {
+			y.known()
+		}
 		if i%7 == 0 && len(ends) > 6 {
 			if before, stored := ends[len(ends)-6], y.stored(); stored.Less(before) {
 				t.Fatalf("change %d: the store has the log up to %s, and it ended at %s a minute ago", i, stored, before)

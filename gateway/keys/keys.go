@@ -23,7 +23,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-storage/weir/cachepool"
@@ -61,22 +60,10 @@ type Keeper struct {
 	Caller func(ctx context.Context) (pki.Identity, error)
 	Logger *slog.Logger
 
-	scheduled atomic.Bool // a volume has a schedule for its data keys
-	keeping   sync.Mutex  // a secret is being written
-	opening   sync.Mutex
-	vault     cachepool.Dir // Vault's; nil: it was not opened yet; guarded by opening
-}
-
-// lookEvery is how often schedules are looked at. The least period is an hour.
-const lookEvery = time.Minute
-
-// Look returns a channel from which can be received when schedules are to be looked at by Share
-// again; nil: no volume has one.
-func (k *Keeper) Look() <-chan time.Time {
-	if !k.scheduled.Swap(false) { // who has one says so again
-		return nil
-	}
-	return k.After(lookEvery)
+	looking schedule   // when schedules for data keys are to be looked at
+	keeping sync.Mutex // a secret is being written
+	opening sync.Mutex
+	vault   cachepool.Dir // Vault's; nil: it was not opened yet; guarded by opening
 }
 
 // Held are the data keys of a volume that is open here.
@@ -258,9 +245,7 @@ func (k *Keeper) Want(v federation.Volume, held *Held, use func() (ctx context.C
 // again. A site without a public key gets the keys when its public key is registered. leading
 // reports whether the copy here leads.
 func (k *Keeper) Share(ctx context.Context, v federation.Volume, leading func() bool) (again bool) {
-	if v.Spec.Encryption.RotateEvery > 0 {
-		k.scheduled.Store(true)
-	}
+	k.lookAgain(v)
 	if !k.home(v.UUID) {
 		return false
 	}

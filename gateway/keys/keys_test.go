@@ -134,6 +134,45 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// Schedules are looked at when the first key is due, and not up to a minute later. One that is due
+// and can not follow is not looked at all the time.
+func TestLookWhenDue(t *testing.T) {
+	r := newRig(t, encryption.Policy{RotateEvery: quantity.Duration(time.Hour)})
+	var now time.Time
+	var waits time.Duration
+	r.After = func(d time.Duration) <-chan time.Time { waits = d; return nil }
+	made := r.View.Volume("u1").Record.CreatedAt
+	for _, tt := range []struct {
+		age, want time.Duration
+	}{
+		{0, time.Minute},
+		{time.Hour - 61*time.Second, time.Minute},
+		{time.Hour - 7*time.Second, 7 * time.Second},
+		{time.Hour, time.Minute},
+		{5 * time.Hour, time.Minute},
+		{-5 * time.Hour, time.Minute},
+	} {
+		now = made.Add(tt.age)
+		r.Now = func() time.Time { return now }
+		waits = 0
+		r.Share(t.Context(), r.v, func() bool { return false })
+		r.Look()
+		if waits != tt.want {
+			t.Errorf("the key is %v old: it is looked after %v, not %v", tt.age, waits, tt.want)
+		}
+	}
+	// The first of two counts.
+	now = made.Add(time.Hour - 7*time.Second)
+	other := r.v
+	other.UUID = "u2"
+	r.Share(t.Context(), other, leads)
+	r.Share(t.Context(), r.v, leads)
+	r.Share(t.Context(), other, leads)
+	if r.Look(); waits != 7*time.Second {
+		t.Errorf("of two volumes, it is looked after %v", waits)
+	}
+}
+
 // vaults has a folder in memory, which may fail.
 func (r *rig) vaults(t *testing.T) (fails *error) {
 	t.Helper()
