@@ -17,6 +17,7 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/gateway/packsource"
 	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/volume"
 )
@@ -165,7 +166,11 @@ func (k *Keeper) planned(id string, was, is *plan) bool {
 // nil.
 func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack, number uint32,
 	may func(pack.Built) error) (b pack.Built, err error) {
-	sources, raw, err := k.sources(ctx, c, kept, from)
+	of, err := volumeID(c.UUID)
+	if err != nil {
+		return b, err
+	}
+	sources, raw, err := packsource.Of(ctx, packsource.Copy{Volume: of, Log: c.Log, Keys: c.Keys, Store: k.cfg.Store}, kept, from)
 	if err != nil {
 		return b, err
 	}
@@ -188,10 +193,6 @@ func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []eng
 		return b, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	of, err := volumeID(c.UUID)
-	if err != nil {
-		return b, err
-	}
 	if b, err = pack.Build(of, sources, seal, f); err != nil {
 		return b, err
 	}
@@ -221,9 +222,6 @@ func (k *Keeper) put(ctx context.Context, c Copy, hash pack.Hash, length uint64,
 	}
 	return err
 }
-
-// errNotHere: what a pack is to be built from was never at this site, or went.
-var errNotHere = errors.New("neither the pool nor the store of this site has it")
 
 // gather has the site's store get the packs that count and that it lacks. What this copy has is
 // built here; else the pack comes from another gateway (checkpoints-8).
@@ -329,7 +327,7 @@ func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.
 		k.cfg.Logger.Error("an object is damaged", "volume", c.UUID, "object", s.Name, "error", err)
 	}
 	level := slog.LevelWarn
-	if errors.Is(err, errNotHere) {
+	if errors.Is(err, packsource.ErrNotHere) {
 		level = slog.LevelInfo // a copy that began with a checkpoint
 	}
 	k.cfg.Logger.Log(ctx, level, "a pack is not made here, and comes from another gateway", "volume", c.UUID,

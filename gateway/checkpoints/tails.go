@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/gateway/packsource"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/store"
 )
@@ -170,7 +171,7 @@ func (k *Keeper) ship(ctx context.Context, c Copy, t *tail, seq uint64, lag time
 // putPiece puts what the store lacks of the last segment up to an offset, where a record ends.
 func (k *Keeper) putPiece(ctx context.Context, c Copy, t *tail, to uint64) error {
 	b := make([]byte, to-t.off)
-	if err := fileOf(c.Log, t.header.Seq)(b, t.off); err != nil {
+	if err := packsource.File(c.Log, t.header.Seq)(b, t.off); err != nil {
 		return fmt.Errorf("read segment %d: %w", t.header.Seq, err)
 	}
 	for left := b; len(left) > 0; { // a damaged one is healed when the segment ends

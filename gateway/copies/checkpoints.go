@@ -44,19 +44,8 @@ func (m *Manager) condemns(id string) bool {
 }
 
 // errBehind: the copy begins anew with a checkpoint.
-var errBehind = errors.New("what comes after this copy's log was dropped while it was away: it begins anew with a checkpoint")
-
-// errBlindBehind: the copy has no key, and others dropped what it lacks (ADR 65).
-var errBlindBehind = errors.New("what comes after this copy's log was dropped by the other copies, and a copy without the key can not begin " +
-	"with a checkpoint yet: name another site, or let this one have the key")
-
-// behind is what a copy does whose log nobody can go on with.
-func (m *Manager) behind(id string, blind bool) func() {
-	if blind {
-		return func() { m.Reopen(id, errBlindBehind) }
-	}
-	return func() { m.BeginsAnew(id, &checkpoints.Anew{Behind: true}, errBehind) }
-}
+var errBehind = errors.New("what comes after this copy's log was dropped while it was away: it begins anew with a checkpoint, " +
+	"for which it needs the key")
 
 // BeginsAnew has a copy closed, and begin with a checkpoint. It does not wait.
 func (m *Manager) BeginsAnew(id string, how *checkpoints.Anew, why error) {

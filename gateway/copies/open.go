@@ -153,7 +153,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		Tails:     settings.TailsOf(v.UUID, m.cfg.View.Record, m.cfg.View.Format),
 		Staleness: settings.Staleness(v),
 		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
-		Anew: m.behind(v.UUID, blind),
+		Anew: func() { m.BeginsAnew(v.UUID, &checkpoints.Anew{Behind: true}, errBehind) },
 		Ended: func(why error) {
 			if e := (*replica.UnnotedError)(nil); errors.As(why, &e) {
 				c.unnoted.Store(e)

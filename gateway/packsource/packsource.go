@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoints
+// Package packsource finds what packs are built from at a site: files of segments, and objects of
+// the site's store (ADR 56, ADR 64).
+package packsource
 
 import (
 	"context"
@@ -12,10 +14,22 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/store"
 )
 
-// rawFunc is what pack.Sealing has.
-type rawFunc = func(refs []segment.BlockRef) ([][]byte, error)
+// ErrNotHere: what a pack is to be built from was never at this site, or went.
+var ErrNotHere = errors.New("neither the pool nor the store of this site has it")
+
+// Copy is a copy of a volume, and its site's store.
+type Copy struct {
+	Volume segment.VolumeID
+	Log    *log.Log
+	Keys   *segment.Keys
+	Store  store.Store
+}
+
+// Raw opens blocks: what pack.Sealing has. An error tells of the first that can not be opened.
+type Raw = func(refs []segment.BlockRef) ([][]byte, error)
 
 // rawOfSegment opens a block of a segment.
 func rawOfSegment(c Copy, read pack.Read) func(segment.BlockRef) ([]byte, error) {
@@ -54,16 +68,13 @@ func rawOfPack(c Copy, p *pack.Pack, read pack.Read) func(segment.BlockRef) ([]b
 	}
 }
 
-// sources returns what a pack is built from: each segment of which this copy still has the bytes,
-// and else the pack that its blocks are in. raw opens blocks of it, for those that are cut.
-func (k *Keeper) sources(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack) (out []pack.Source, raw rawFunc, err error) {
-	of, err := volumeID(c.UUID)
-	if err != nil {
-		return nil, nil, err
-	}
+// Of returns what a pack is built from: each segment of which this copy still has the bytes, and
+// else the pack that its blocks are in. raw opens blocks of it, for those that are cut. Both read
+// with ctx. An error wraps ErrNotHere if the site has none of them.
+func Of(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack) (out []pack.Source, raw Raw, err error) {
 	blocks := map[uint64]func(segment.BlockRef) ([]byte, error){}
 	object := func(name string) pack.Read {
-		return func(p []byte, off uint64) error { return k.cfg.Store.GetRange(ctx, name, int64(off), p) }
+		return func(p []byte, off uint64) error { return c.Store.GetRange(ctx, name, int64(off), p) }
 	}
 	former := make([]*pack.Pack, len(from))
 	last := -1 // the pack of from that the last source is
@@ -75,7 +86,7 @@ func (k *Keeper) sources(ctx context.Context, c Copy, kept []pack.Kept, from []e
 		if s.Local || s.Uploaded {
 			read := object(s.Name)
 			if s.Local {
-				read = fileOf(c.Log, s.Seq)
+				read = File(c.Log, s.Seq)
 			}
 			out = append(out, pack.Source{Hash: s.Hash, Len: s.Len, Kept: []pack.Kept{some}, Read: read})
 			blocks[s.Seq] = rawOfSegment(c, read)
@@ -85,7 +96,7 @@ func (k *Keeper) sources(ctx context.Context, c Copy, kept []pack.Kept, from []e
 		i := -1
 		for n := range from {
 			if former[n] == nil {
-				p, err := pack.Open(of, from[n].Hash, from[n].Len, object(pack.Name(of, from[n].Hash)))
+				p, err := pack.Open(c.Volume, from[n].Hash, from[n].Len, object(pack.Name(c.Volume, from[n].Hash)))
 				if err != nil {
 					return nil, nil, err
 				}
@@ -99,7 +110,7 @@ func (k *Keeper) sources(ctx context.Context, c Copy, kept []pack.Kept, from []e
 		}
 		switch {
 		case i < 0:
-			return nil, nil, fmt.Errorf("segment %d, also in %d packs: %w", some.Seq, len(from), errNotHere)
+			return nil, nil, fmt.Errorf("segment %d, also in %d packs: %w", some.Seq, len(from), ErrNotHere)
 		case i == last:
 			same := &out[len(out)-1]
 			same.Kept = append(same.Kept, some)
@@ -123,8 +134,8 @@ func (k *Keeper) sources(ctx context.Context, c Copy, kept []pack.Kept, from []e
 	}, nil
 }
 
-// fileOf reads a segment's file.
-func fileOf(l *log.Log, seq uint64) pack.Read {
+// File reads a segment's file.
+func File(l *log.Log, seq uint64) pack.Read {
 	return func(p []byte, off uint64) error {
 		n, err := l.ReadSegmentFile(seq, p, int64(off))
 		if n == len(p) {
