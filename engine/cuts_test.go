@@ -9,8 +9,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine/fsck"
+	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/pack"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -101,5 +104,92 @@ func TestCuts(t *testing.T) {
 				t.Errorf("snapshot %d has other bytes", of.snap)
 			}
 		}
+	}
+}
+
+// countedStore counts reads.
+type countedStore struct {
+	packStore
+	reads *int
+}
+
+func (s countedStore) ReadSegment(ctx context.Context, name string, off int64, p []byte) error {
+	*s.reads++
+	return s.packStore.ReadSegment(ctx, name, off, p)
+}
+
+// TestCutsAreCached: what is left of a block stays on the pool when it was read, or is pinned, as
+// whole blocks do.
+func TestCutsAreCached(t *testing.T) {
+	h, store := newPackHost(t)
+	reads := 0
+	ctx := context.Background()
+	tune := h.tune
+	h.tune = func(cfg *log.Config) {
+		tune(cfg)
+		cfg.Sources = func() []log.Source { return []log.Source{countedStore{store, &reads}} }
+		var err error
+		cfg.Cache, err = readcache.New(readcache.Config{Room: h.pool.Room()}).Open(testID.String(), cfg.Dir, readcache.Share{})
+		h.ok(err)
+	}
+	h.crash() // opens it again
+	rng := rand.NewChaCha8([32]byte{65})
+	f := newFile(t, h.engine, volume.Root, "f")
+	p := make([]byte, 128<<10)
+	write := func(off, n int) {
+		_, _ = rng.Read(p[off : off+n])
+		_, err := h.engine.Write(ctx, asRoot, f, uint64(off), p[off:off+n], true)
+		h.ok(err)
+	}
+	write(0, 128<<10)
+	h.ok(h.log.Roll())
+	write(8<<10, 50<<10) // of the first block 14 KiB are left
+	if h.packs(store) == 0 {
+		t.Fatal("nothing moved")
+	}
+	all, _, err := h.engine.Blocks(ctx, f, 0, 100)
+	h.ok(err)
+	var refs []segment.BlockRef // of blocks that moved
+	cuts := 0
+	for _, ref := range all {
+		index, err := h.engine.Moved(ref.Seq)
+		if h.ok(err); index == nil {
+			continue
+		}
+		_, cut, err := index.At(ref)
+		h.ok(err)
+		if refs = append(refs, ref); cut != nil {
+			cuts++
+		}
+	}
+	if cuts == 0 || cuts == len(refs) {
+		t.Fatalf("%d of %d blocks are cut", cuts, len(refs))
+	}
+	read := func() int {
+		before := reads
+		_, err := h.log.ReadBlocks(ctx, refs)
+		h.ok(err)
+		return reads - before
+	}
+	if n := len(h.log.Missing(refs)); n != len(refs) {
+		t.Errorf("%d of %d blocks are missing before they were read", n, len(refs))
+	}
+	moved, left, err := h.log.Fetch(ctx, refs)
+	if h.ok(err); moved == 0 || left != 0 || reads == 0 {
+		t.Errorf("%d bytes came in %d reads, and %d found no place", moved, reads, left)
+	}
+	if n, again := len(h.log.Missing(refs)), read(); n != 0 || again != 0 {
+		t.Errorf("%d blocks are missing after they were read, and %d reads are needed again", n, again)
+	}
+	for range 2 { // from what is there, and from what is pinned
+		before := reads
+		left, open, err := h.log.Pin(ctx, refs, 1, false)
+		if h.ok(err); left != 0 || open != 0 || reads != before {
+			t.Errorf("%d bytes are not pinned, %d are in the log, after %d reads", left, open, reads-before)
+		}
+	}
+	got := make([]byte, len(p))
+	if _, _, err := h.engine.Read(ctx, asRoot, f, 0, got); err != nil || !bytes.Equal(got, p) {
+		t.Errorf("other bytes are read: %v", err)
 	}
 }

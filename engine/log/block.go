@@ -196,7 +196,7 @@ func (l *Log) cached(s *seg) readcache.Segment {
 func (l *Log) readRun(ctx context.Context, r blockRun, refs []segment.BlockRef, out [][]byte, how reading) error {
 	cut := l.cfg.Moved != nil && !r.s.local
 	if cut && (r.s.dropped || r.s.absent() || l.outline != nil) {
-		rest, err := l.readCuts(ctx, &r.s, refs, r.blocks, out)
+		rest, err := l.readCuts(ctx, &r.s, refs, r.blocks, out, how)
 		if err != nil || len(rest) == 0 {
 			return err
 		}
@@ -206,7 +206,7 @@ func (l *Log) readRun(ctx context.Context, r blockRun, refs []segment.BlockRef, 
 	if err == nil || !cut || ctx.Err() != nil {
 		return err
 	}
-	rest, cerr := l.readCuts(ctx, &r.s, refs, r.blocks, out)
+	rest, cerr := l.readCuts(ctx, &r.s, refs, r.blocks, out, how)
 	if cerr != nil || len(rest) == len(r.blocks) {
 		return errors.Join(err, cerr)
 	}
@@ -257,7 +257,10 @@ func (l *Log) Missing(refs []segment.BlockRef) (missing []segment.BlockRef) {
 			s = *sp
 		}
 		l.mu.Unlock()
-		if l.named(&s) && !s.local && !l.cfg.Cache.Has(l.cached(&s), readcache.Block{Off: uint32(ref.Off), Len: ref.Len}) {
+		if !l.named(&s) || s.local || l.cfg.Cache.Has(l.cached(&s), readcache.Block{Off: uint32(ref.Off), Len: ref.Len}) {
+			continue
+		}
+		if of, b, cut := l.cutOf(ref); !cut || !l.cfg.Cache.Has(of, b) {
 			missing = append(missing, ref)
 		}
 	}
@@ -297,7 +300,7 @@ func (l *Log) Pin(ctx context.Context, refs []segment.BlockRef, pass uint8, full
 		s, ok := l.sealed(ref.Seq)
 		if !ok {
 			open += int64(ref.Len)
-		} else if !l.cfg.Cache.Keep(l.cached(&s), readcache.Block{Off: uint32(ref.Off), Len: ref.Len}, pass) {
+		} else if !l.keep(&s, ref, pass) {
 			todo = append(todo, ref)
 		}
 	}
@@ -325,6 +328,15 @@ func (l *Log) Pin(ctx context.Context, refs []segment.BlockRef, pass uint8, full
 	return left + refused.Load(), open, err
 }
 
+// keep reports whether a block is pinned, whole or what is left of it, which it stays then.
+func (l *Log) keep(s *seg, ref segment.BlockRef, pass uint8) bool {
+	if l.cfg.Cache.Keep(l.cached(s), readcache.Block{Off: uint32(ref.Off), Len: ref.Len}, pass) {
+		return true
+	}
+	of, b, cut := l.cutOf(ref)
+	return cut && l.cfg.Cache.Keep(of, b, pass)
+}
+
 // pinBlocks is how many blocks Pin reads at a time. If one of them fails, it reads them one by one,
 // until pinBad failed.
 const (
@@ -337,7 +349,7 @@ func (l *Log) pinEach(ctx context.Context, refs []segment.BlockRef, pass uint8, 
 	bad := 0
 	for i, ref := range refs {
 		s, ok := l.sealed(ref.Seq)
-		if ok && l.cfg.Cache.Keep(l.cached(&s), readcache.Block{Off: uint32(ref.Off), Len: ref.Len}, pass) {
+		if ok && l.keep(&s, ref, pass) {
 			continue
 		}
 		_, err := l.readBlocks(ctx, refs[i:i+1], how)

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/track"
@@ -145,9 +147,32 @@ type cutBlock struct {
 
 func (b cutBlock) end() uint64 { return b.at + uint64(b.cut.Size) + pack.SumSize }
 
-// readCuts reads those blocks of s that a pack has cut, as pack.Slice reads them. It returns the
-// others. They do not come into the read cache, which has blocks as they were sealed first.
-func (l *Log) readCuts(ctx context.Context, s *seg, refs []segment.BlockRef, some []int, out [][]byte) (rest []int, err error) {
+// cachedCut is where what is left of a block is in the read cache, as it is in a pack.
+func cachedCut(index *pack.Pack, seq uint64, cut *pack.Cut) (readcache.Segment, readcache.Block) {
+	return readcache.Segment{Seq: seq, Hash: index.Salt()}, readcache.Block{Off: cut.Off, Len: cut.Size + pack.SumSize}
+}
+
+// cutOf returns where the read cache has what is left of a block, if it has it; false: the block is
+// not cut, as far as is known.
+func (l *Log) cutOf(ref segment.BlockRef) (of readcache.Segment, b readcache.Block, ok bool) {
+	if l.cfg.Moved == nil {
+		return of, b, false
+	}
+	index, err := l.cfg.Moved(ref.Seq)
+	if err != nil || index == nil || !index.HasCuts() {
+		return of, b, false
+	}
+	_, cut, err := index.At(ref)
+	if err != nil || cut == nil {
+		return of, b, false
+	}
+	of, b = cachedCut(index, ref.Seq, cut)
+	return of, b, true
+}
+
+// readCuts reads those blocks of s that a pack has cut, as pack.Slice reads them, from the read
+// cache, or else from each Source in turn: then they stay in the read cache. It returns the others.
+func (l *Log) readCuts(ctx context.Context, s *seg, refs []segment.BlockRef, some []int, out [][]byte, how reading) (rest []int, err error) {
 	index, err := l.cfg.Moved(s.header.Seq)
 	if err != nil {
 		return nil, fmt.Errorf("read segment %d in %s: %w: %w", s.header.Seq, l.cfg.Dir.Path(), ErrUnreadable, err)
@@ -174,13 +199,30 @@ func (l *Log) readCuts(ctx context.Context, s *seg, refs []segment.BlockRef, som
 	if !ok {
 		return nil, fmt.Errorf("%s is sealed with data key %d: %w", index.Name(), index.Key(), ErrNoKey)
 	}
+	cuts = slices.DeleteFunc(cuts, func(b cutBlock) bool { return l.cutCached(index, &key, s.header.Seq, b, out, how) })
+	if len(cuts) == 0 {
+		return rest, nil
+	}
 	var errs []error
 	for _, src := range l.Sources() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		err := openCuts(ctx, index, src, &key, s.header.Seq, cuts, out)
+		err := openCuts(ctx, index, src, &key, s.header.Seq, cuts, out, func(of readcache.Segment, blocks []readcache.Block, sealed [][]byte) {
+			if how.pin != nil {
+				how.pin(of, blocks, sealed)
+				return
+			}
+			l.cfg.Cache.Put(of, blocks, sealed)
+		})
 		if err == nil {
+			if how.counted {
+				var bytes int64
+				for _, b := range cuts {
+					bytes += int64(b.cut.Size)
+				}
+				l.cfg.Cache.Missed(len(cuts), bytes)
+			}
 			return rest, nil
 		}
 		errs = append(errs, fmt.Errorf("%s %s: %w", src, index.Name(), err))
@@ -188,9 +230,30 @@ func (l *Log) readCuts(ctx context.Context, s *seg, refs []segment.BlockRef, som
 	return nil, fmt.Errorf("read segment %d in %s: %w: %w", s.header.Seq, l.cfg.Dir.Path(), ErrUnreadable, errors.Join(errs...))
 }
 
+// cutCached reads what is left of a block from the read cache, and reports whether it is there.
+func (l *Log) cutCached(index *pack.Pack, key *segment.DataKey, seq uint64, is cutBlock, out [][]byte, how reading) bool {
+	of, b := cachedCut(index, seq, is.cut)
+	sealed := make([]byte, b.Len)
+	was, ok := l.cfg.Cache.Get(of, b.Off, sealed)
+	if !ok {
+		return false
+	}
+	raw, err := index.Open(key, seq, is.cut, sealed)
+	if err != nil {
+		l.cfg.Cache.Forget(of, b.Off, was)
+		return false
+	}
+	if how.pin != nil {
+		how.pin(of, []readcache.Block{b}, [][]byte{sealed})
+	}
+	out[is.i] = raw
+	return true
+}
+
 // openCuts reads and opens what a Source has of blocks that are cut. Those that lie near each other
-// are one read.
-func openCuts(ctx context.Context, index *pack.Pack, src Source, key *segment.DataKey, seq uint64, cuts []cutBlock, out [][]byte) error {
+// are one read. keep gets them as they are in the pack.
+func openCuts(ctx context.Context, index *pack.Pack, src Source, key *segment.DataKey, seq uint64, cuts []cutBlock, out [][]byte,
+	keep func(readcache.Segment, []readcache.Block, [][]byte)) error {
 	for len(cuts) > 0 {
 		n := 1
 		for n < len(cuts) && cuts[n].at >= cuts[n-1].at && cuts[n].at <= cuts[n-1].end()+maxSkip && cuts[n].end() <= cuts[0].at+maxRun {
@@ -205,13 +268,21 @@ func openCuts(ctx context.Context, index *pack.Pack, src Source, key *segment.Da
 		if err := read(); err != nil {
 			return err
 		}
+		var blocks []readcache.Block
+		var all [][]byte
 		for _, is := range cuts[:n] {
-			raw, err := index.Open(key, seq, is.cut, b[is.at-cuts[0].at:is.end()-cuts[0].at])
+			sealed := b[is.at-cuts[0].at : is.end()-cuts[0].at]
+			raw, err := index.Open(key, seq, is.cut, sealed)
 			if err != nil {
 				return err
 			}
 			out[is.i] = raw
+			if _, block := cachedCut(index, seq, is.cut); !slices.Contains(blocks, block) { // or it was asked for twice
+				blocks, all = append(blocks, block), append(all, sealed)
+			}
 		}
+		of, _ := cachedCut(index, seq, cuts[0].cut)
+		keep(of, blocks, all)
 		cuts = cuts[n:]
 	}
 	return nil

@@ -228,6 +228,9 @@ func (c *Cut) aad(volume segment.VolumeID, s seals, seq uint64) []byte {
 // Key returns the number of the data key that the pack's cuts are sealed with.
 func (p *Pack) Key() uint32 { return p.seals.key }
 
+// Salt is what the pack's cuts are sealed under: it names them, as no others have it.
+func (p *Pack) Salt() [32]byte { return p.seals.salt }
+
 // HasCuts reports whether blocks of the pack are cut.
 func (p *Pack) HasCuts() bool { return p.head.cut }
 

@@ -116,7 +116,7 @@ var table = []row{
 
 	{pkg: "engine", project: []string{"volume", "journal", "track", "engine/segment", "engine/meta", "engine/meta/cryptfs",
 		"engine/checkpoint", "engine/fsck", "engine/pack"},
-		tests: []string{"volume/locktable", "engine/log", "cachepool", "cachepool/dir", "cachepool/failstop"}},
+		tests: []string{"volume/locktable", "engine/log", "cachepool", "cachepool/dir", "cachepool/failstop", "cachepool/readcache"}},
 	{pkg: "engine/segment", outside: []string{"github.com/klauspost/compress", "github.com/zeebo/blake3"}},
 	{pkg: "engine/checkpoint", project: []string{"engine/segment"},
 		outside: []string{"github.com/klauspost/compress", "github.com/zeebo/blake3", "golang.org/x/sync"}},
