@@ -172,7 +172,8 @@ func (l *Log) cutOf(ref segment.BlockRef) (of readcache.Segment, b readcache.Blo
 
 // readCuts reads those blocks of s that a pack has cut, as pack.Slice reads them, from the read
 // cache, or else from each Source in turn: then they stay in the read cache. It returns the others.
-func (l *Log) readCuts(ctx context.Context, s *seg, refs []segment.BlockRef, some []int, out [][]byte, how reading) (rest []int, err error) {
+func (l *Log) readCuts(ctx context.Context, s *seg, refs []segment.BlockRef, some []int, out [][]byte,
+	how reading) (rest []int, err error) {
 	index, err := l.cfg.Moved(s.header.Seq)
 	if err != nil {
 		return nil, fmt.Errorf("read segment %d in %s: %w: %w", s.header.Seq, l.cfg.Dir.Path(), ErrUnreadable, err)
@@ -203,18 +204,16 @@ func (l *Log) readCuts(ctx context.Context, s *seg, refs []segment.BlockRef, som
 	if len(cuts) == 0 {
 		return rest, nil
 	}
+	keep := how.pin
+	if keep == nil {
+		keep = func(of readcache.Segment, blocks []readcache.Block, sealed [][]byte) { l.cfg.Cache.Put(of, blocks, sealed) }
+	}
 	var errs []error
 	for _, src := range l.Sources() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		err := openCuts(ctx, index, src, &key, s.header.Seq, cuts, out, func(of readcache.Segment, blocks []readcache.Block, sealed [][]byte) {
-			if how.pin != nil {
-				how.pin(of, blocks, sealed)
-				return
-			}
-			l.cfg.Cache.Put(of, blocks, sealed)
-		})
+		err := openCuts(ctx, index, src, &key, s.header.Seq, cuts, out, keep)
 		if err == nil {
 			if how.counted {
 				var bytes int64
