@@ -206,7 +206,9 @@ func (l *Log) readCuts(ctx context.Context, s *seg, refs []segment.BlockRef, som
 	}
 	keep := how.pin
 	if keep == nil {
-		keep = func(of readcache.Segment, blocks []readcache.Block, sealed [][]byte) { l.cfg.Cache.Put(of, blocks, sealed) }
+		keep = func(of readcache.Segment, blocks []readcache.Block, sealed [][]byte) {
+			l.cfg.Cache.Put(of, blocks, sealed)
+		}
 	}
 	var errs []error
 	for _, src := range l.Sources() {
