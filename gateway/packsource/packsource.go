@@ -17,7 +17,7 @@ import (
 	"github.com/weir-storage/weir/store"
 )
 
-// ErrNotHere: what a pack is to be built from was never at this site, or went.
+// ErrNotHere is of what a pack is to be built from, and that was never at this site, or went.
 var ErrNotHere = errors.New("neither the pool nor the store of this site has it")
 
 // Copy is a copy of a volume, and its site's store.
