@@ -43,16 +43,7 @@ func TestCuts(t *testing.T) {
 		was := bytes.Clone(p)
 		write(22<<10, 4<<10)
 		h.ok(h.log.Roll())
-		h.askAndRoll()
-		cut := h.engine.TakeCut()
-		m, _, err := cut.Write(ctx, checkpointKeys, h.objects)
-		h.ok(err)
-		uses, err := cut.Uses(ctx)
-		h.ok(err)
-		plans, err := cut.Plan(ctx, uses, pack.Rule{Percent: 112, Write: 1 << 20, Share: 1, Small: 64 << 20, Merge: 1})
-		h.ok(err)
-		h.ok(cut.Close())
-		h.ok(h.engine.MadeCheckpoint(ctx, m, cut.Number, 0))
+		number, _, plans := h.plans(together)
 		var left *pack.Cut
 		for _, plan := range plans {
 			for i := range plan.Kept {
@@ -69,7 +60,7 @@ func TestCuts(t *testing.T) {
 		}
 		for _, plan := range plans {
 			built, whole := h.build(plan, store)
-			h.ok(h.engine.Pack(ctx, cut.Number, plan, built))
+			h.ok(h.engine.Pack(ctx, number, plan, built))
 			store[built.Index.Name()] = whole
 		}
 		h.ok(h.engine.WaitApplied(ctx, h.log.End()))

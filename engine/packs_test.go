@@ -36,6 +36,9 @@ func (s packStore) ReadSegment(_ context.Context, name string, off int64, p []by
 // eager packs whatever has something that is dead.
 var eager = pack.Rule{Percent: 112, Write: 16 << 20, Share: 1, Small: 64 << 10, Merge: 3}
 
+// together packs all that there is into one.
+var together = pack.Rule{Percent: 112, Write: 1 << 20, Share: 1, Small: 64 << 20, Merge: 1}
+
 // newPackHost is a logHost that reads blocks of segments that moved from packs.
 func newPackHost(t *testing.T) (*logHost, packStore) {
 	store := packStore{}
@@ -48,8 +51,8 @@ func newPackHost(t *testing.T) (*logHost, packStore) {
 	return h, store
 }
 
-// packs makes a checkpoint, makes what is planned then, and drops what moved.
-func (h *logHost) packs(store packStore) (made int) {
+// plans makes a checkpoint, and returns its number, what is used, and what is planned by a rule.
+func (h *logHost) plans(rule pack.Rule) (number uint64, uses Uses, plans []PackPlan) {
 	h.Helper()
 	ctx := context.Background()
 	h.askAndRoll()
@@ -59,17 +62,25 @@ func (h *logHost) packs(store packStore) (made int) {
 	}
 	m, _, err := cut.Write(ctx, checkpointKeys, h.objects)
 	h.ok(err)
-	uses, err := cut.Uses(ctx)
+	uses, err = cut.Uses(ctx)
 	h.ok(err)
-	plans, err := cut.Plan(ctx, uses, eager)
+	plans, err = cut.Plan(ctx, uses, rule)
 	h.ok(err)
 	h.ok(cut.Close())
 	h.ok(h.engine.MadeCheckpoint(ctx, m, cut.Number, 0))
-	h.ok(h.engine.Condemn(ctx, cut.Number, uses.Unused))
-	h.ok(h.engine.Settle(ctx, cut.Number, uses))
+	return cut.Number, uses, plans
+}
+
+// packs makes a checkpoint, makes what is planned then, and drops what moved.
+func (h *logHost) packs(store packStore) (made int) {
+	h.Helper()
+	ctx := context.Background()
+	number, uses, plans := h.plans(eager)
+	h.ok(h.engine.Condemn(ctx, number, uses.Unused))
+	h.ok(h.engine.Settle(ctx, number, uses))
 	for _, plan := range plans {
 		built, whole := h.build(plan, store)
-		err := h.engine.Pack(ctx, cut.Number, plan, built)
+		err := h.engine.Pack(ctx, number, plan, built)
 		if errors.Is(err, volume.ErrInvalid) {
 			continue // the same pack was there before
 		}
@@ -217,16 +228,7 @@ func TestCoversFindsWhatIsMissing(t *testing.T) {
 	_, err := h.engine.Write(ctx, asRoot, f, 0, p, true)
 	h.ok(err)
 	h.ok(h.log.Roll())
-	h.askAndRoll()
-	cut := h.engine.TakeCut()
-	m, _, err := cut.Write(ctx, checkpointKeys, h.objects)
-	h.ok(err)
-	uses, err := cut.Uses(ctx)
-	h.ok(err)
-	plans, err := cut.Plan(ctx, uses, pack.Rule{Percent: 112, Write: 1 << 20, Share: 1, Small: 64 << 20, Merge: 1})
-	h.ok(err)
-	h.ok(cut.Close())
-	h.ok(h.engine.MadeCheckpoint(ctx, m, cut.Number, 0))
+	number, uses, plans := h.plans(together)
 	if len(plans) == 0 {
 		plans = append(plans, PackPlan{Kept: h.listed(uses)})
 	}
@@ -235,11 +237,11 @@ func TestCoversFindsWhatIsMissing(t *testing.T) {
 	last.Blocks = last.Blocks[:len(last.Blocks)-1]
 	built, whole := h.build(less, store)
 	store[built.Index.Name()] = whole
-	if err := h.engine.Pack(ctx, cut.Number+1, less, built); err == nil {
+	if err := h.engine.Pack(ctx, number+1, less, built); err == nil {
 		t.Error("a pack of a checkpoint that is not made was committed")
 	}
-	h.ok(h.engine.Pack(ctx, cut.Number, less, built))
-	if err := h.engine.Pack(ctx, cut.Number, less, built); err == nil {
+	h.ok(h.engine.Pack(ctx, number, less, built))
+	if err := h.engine.Pack(ctx, number, less, built); err == nil {
 		t.Error("segments moved twice")
 	}
 	h.ok(h.engine.WaitApplied(ctx, h.log.End()))

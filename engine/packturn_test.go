@@ -37,19 +37,6 @@ func TestAPackReadsWhatItTakes(t *testing.T) {
 		write(f, 0, 256<<10)
 		h.ok(h.log.Roll())
 	}
-	plans := func() (uint64, Uses, []PackPlan) {
-		h.askAndRoll()
-		cut := h.engine.TakeCut()
-		m, _, err := cut.Write(ctx, checkpointKeys, h.objects)
-		h.ok(err)
-		uses, err := cut.Uses(ctx)
-		h.ok(err)
-		plans, err := cut.Plan(ctx, uses, eager)
-		h.ok(err)
-		h.ok(cut.Close())
-		h.ok(h.engine.MadeCheckpoint(ctx, m, cut.Number, 0))
-		return cut.Number, uses, plans
-	}
 	for _, f := range files {
 		write(f, 0, 128<<10)
 	}
@@ -58,7 +45,7 @@ func TestAPackReadsWhatItTakes(t *testing.T) {
 	h.ok(err)
 	write(files[0], 128<<10, 128<<10) // all that had moved of its segment is dead
 	write(files[1], 128<<10, 32<<10)
-	number, uses, again := plans()
+	number, uses, again := h.plans(eager)
 	i := slices.IndexFunc(again, func(p PackPlan) bool { return len(p.From) > 0 })
 	if len(before.Moved) < 3 || i < 0 {
 		t.Fatalf("%d segments moved, and no pack is packed again: %+v", len(before.Moved), again)

@@ -166,8 +166,10 @@ func (r *Replica) uploadOne(s log.SegmentInfo) error {
 func (r *Replica) FetchPast(ctx context.Context, stored func(name string, size uint64) bool) error {
 	defer r.post(protocol.Appended{})
 	ctx, stop := context.WithCancel(ctx)
+	var tells sync.WaitGroup
+	defer tells.Wait()
 	defer stop()
-	go r.node.every(ctx, time.Second, func() { r.post(protocol.Appended{}) }) // one segment may take long
+	tells.Go(func() { r.node.every(ctx, time.Second, func() { r.post(protocol.Appended{}) }) }) // one may take long
 	var errs []error
 	for after := uint64(0); ctx.Err() == nil; {
 		todo := r.cfg.Log.Absent(after, 64)

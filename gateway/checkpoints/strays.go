@@ -84,11 +84,14 @@ func (k *Keeper) findStrays(ctx context.Context, c Copy) (*strays, error) {
 }
 
 // straysLeft reports whether segments wait to be deleted that a checkpoint lets go by now, or if
-// the store was not looked at yet.
+// the store is to be looked at yet.
 func (k *Keeper) straysLeft(c Copy) bool {
 	is := k.strays[c.UUID]
+	if k.cfg.Store == nil || c.Aside() || k.shared(c.UUID) {
+		return false
+	}
 	if is == nil || is.engine != c.Engine {
-		return k.cfg.Store != nil
+		return true
 	}
 	alike := k.of(c.UUID).alike
 	for _, s := range is.left {
