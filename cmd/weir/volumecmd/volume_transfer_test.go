@@ -8,6 +8,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/clitest"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
 )
 
 func TestVolumeTransfer(t *testing.T) {
@@ -37,6 +38,29 @@ func TestVolumeTransfer(t *testing.T) {
 	b.Want(cli.ExitOK, "root is nobody", "", "volume", "clients", "team.data", "--squash", "Root")
 	b.Want(cli.ExitError, "it asks clients at sites [fra]", "", "volume", "transfer", "team.data", "--to", "ams")
 	b.Want(cli.ExitOK, "root is nobody", "", "volume", "clients", "team.data", "--site", "fra", "--forget")
+
+	// Who makes a volume of another one reads it, which needs one owner of both.
+	made := func(of, from string, done bool) {
+		t.Helper()
+		v, rev, err := b.Registry.GetVolume(t.Context(), of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Source = &snapshots.Source{Volume: from, Snapshot: "s", Snap: 5, Time: clitest.Time, Done: done}
+		if _, err := b.Registry.UpdateVolume(t.Context(), rev, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made("u1", "u0", false)
+	b.Want(cli.ExitError, "it does not have all that it is made of", "", "volume", "transfer", "team.data", "--to", "ams")
+	made("u1", "u0", true)
+	child := federation.Volume{UUID: "u2", Name: "child", Owner: "SURF", Generation: 1, Sites: []string{"ams"}}
+	if _, err := b.Registry.CreateVolume(t.Context(), child, federation.Keyring{}); err != nil {
+		t.Fatal(err)
+	}
+	made("u2", "u1", false)
+	b.Want(cli.ExitError, "volume child is being made of it", "", "volume", "transfer", "team.data", "--to", "ams")
+	made("u2", "u1", true)
 	b.Want(cli.ExitOK, "volume team.data: owner is SURF (ams), was SURF", "", "volume", "transfer", "team.data", "--to", "ams")
 	owner("SURF", "ams", "uid-ams")
 	b.Want(cli.ExitOK, "owns it already", "", "volume", "transfer", "team.data", "--to", "ams")
