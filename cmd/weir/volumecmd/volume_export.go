@@ -55,6 +55,10 @@ func exportKeys(ctx context.Context, sh *cli.Shell, opener *access.Opener, cl *a
 		return err
 	}
 	keys, err := private.UnwrapAll(ring, o.site)
+	if errors.Is(err, keyring.ErrErasable) && len(keys) > 0 {
+		sh.Tell("warning: a data key cannot be opened: %v\n", err)
+		err = nil
+	}
 	if err != nil {
 		return err
 	}
@@ -72,7 +76,7 @@ func exportKeys(ctx context.Context, sh *cli.Shell, opener *access.Opener, cl *a
 		return fmt.Errorf("--export: %w", err)
 	}
 	if all := len(ring.Keys()); len(keys) < all {
-		sh.Tell("warning: site %s has only %d of %d data keys: what was written later cannot be read with this file\n",
+		sh.Tell("warning: site %s has only %d of %d data keys: what was written with the others cannot be read with this file\n",
 			o.site, len(keys), all)
 	}
 	sh.Tell("warning: %s has the data keys of volume %s in the clear. Whoever gets it and sealed data of the volume can read these,\n"+
