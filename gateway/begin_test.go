@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/gateway/routing"
@@ -202,6 +203,52 @@ func TestACheckpointThatCannotBeRead(t *testing.T) {
 	if err := errors.Join(c.at("a").copies.Objects(t.Context(), id, gone[0], func([]byte) error { return nil })); err == nil {
 		t.Error("an object that is gone was sent")
 	}
+}
+
+// TestCheckpointOverADamagedOne: what a store has damaged of a checkpoint is replaced by the next
+// one, and does not stay for ever because it has the right name.
+func TestCheckpointOverADamagedOne(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour}
+	c.add("a")
+	id := c.createAt("v", manifest("v", 1), []string{"a"})
+	c.fill("a", id, 0, 60)
+	made := c.checkpointed("a", id, 0)
+	c.stop("a") // what it knows of the last one is gone
+	s := c.nodes["a"].store
+	var chunks []store.Info
+	if err := s.List(t.Context(), id+"/c/", func(i store.Info) error { chunks = append(chunks, i); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range chunks {
+		b := make([]byte, i.Size)
+		err := s.GetRange(t.Context(), i.Name, 0, b)
+		b[len(b)/2] ^= 1
+		if err = errors.Join(err, s.Delete(t.Context(), i.Name)); err == nil {
+			err = s.Put(t.Context(), i.Name, i.Size, bytes.NewReader(b))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.start("a")
+	c.fill("a", id, 60, 70)
+	c.checkpointed("a", id, made.Made.Number)
+	c.until("all chunks in the store are whole", func() error {
+		return s.List(t.Context(), id+"/c/", func(i store.Info) error {
+			b := make([]byte, i.Size)
+			err := s.GetRange(t.Context(), i.Name, 0, b)
+			if err == nil {
+				_, err = checkpoint.Check(i.Name, b)
+			}
+			if errors.Is(err, store.ErrNotExist) {
+				return nil // it went meanwhile
+			}
+			return err
+		})
+	})
+	filled(t, c.router("a", id), 0, 70)
 }
 
 // TestCheckpointWithoutTheOneBefore: checkpoints are changes of earlier ones. When the store has
