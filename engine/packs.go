@@ -284,11 +284,12 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 	for _, some := range chosen {
 		var plan PackPlan
 		var former []pack.Kept // of the last pack
+		room := cutsIndex
 		for _, i := range some {
 			if i < segments {
 				s := bySeq[parts[i][0]]
 				k := pack.Kept{Seq: s.Seq, Hash: s.Hash, Blocks: live[s.Seq]}
-				if err := cuts.add(&k, nil); err != nil {
+				if err := cuts.add(&k, nil, &room); err != nil {
 					return nil, err
 				}
 				plan.Kept = append(plan.Kept, k)
@@ -301,7 +302,7 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 			}
 			kept := index.Keep(live)
 			for i := range kept {
-				if err := cuts.add(&kept[i], index); err != nil {
+				if err := cuts.add(&kept[i], index, &room); err != nil {
 					return nil, err
 				}
 			}

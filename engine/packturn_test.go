@@ -120,6 +120,9 @@ func TestAPackReadsWhatItTakes(t *testing.T) {
 // compared in it.
 func TestPacksAreCompared(t *testing.T) {
 	h := newHost(t, nil)
+	if err := h.WaitApplied(t.Context(), h.lastEnd()); err != nil { // nobody else applies then
+		t.Fatal(err)
+	}
 	put := func(n uint64, hash byte) {
 		p := Pack{Number: n, Hash: pack.Hash{hash}, Len: 1, Made: 1}
 		if err := h.store.Apply([][]segment.Op{{setOp(p.Encode())}}, h.store.State()); err != nil {

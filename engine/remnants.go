@@ -149,11 +149,16 @@ func (c *Cut) cuts(ctx context.Context, wanted map[uint64]bool) (remnants, error
 	return out, nil
 }
 
+// cutsIndex is how many bytes of a pack's index say how blocks are cut. What has no room there
+// stays whole.
+const cutsIndex = 1 << 20
+
 // add adds to a list which of its blocks are cut. from is the pack that has them now; nil: they are
-// in a segment. What is cut in it stays cut.
-func (r remnants) add(k *pack.Kept, from *pack.Pack) error {
+// in a segment. What is cut in it stays cut. room is what is left of cutsIndex.
+func (r remnants) add(k *pack.Kept, from *pack.Pack, room *int) error {
 	for _, b := range k.Blocks {
 		cut, ok := r[blockAt{k.Seq, uint64(b.Off)}]
+		ok = ok && cut.IndexSize() <= *room
 		if from != nil {
 			_, was, err := from.At(segment.BlockRef{Seq: k.Seq, Off: uint64(b.Off), Len: b.Len})
 			if err != nil {
@@ -165,6 +170,7 @@ func (r remnants) add(k *pack.Kept, from *pack.Pack) error {
 			}
 		}
 		if ok {
+			*room -= cut.IndexSize()
 			k.Cuts = append(k.Cuts, cut)
 		}
 	}

@@ -61,11 +61,11 @@ type Node struct {
 // NewNode starts a node. Close ends it.
 func NewNode(cfg NodeConfig) *Node {
 	n := newNode(cfg)
-	n.work.Go(func() { n.every(cfg.Heartbeat, n.tick) })
+	n.work.Go(func() { n.every(n.ctx, cfg.Heartbeat, n.tick) })
 	for _, d := range cfg.Disks { // one that hangs keeps none of the others
-		n.work.Go(func() { n.every(cfg.Promise/4, func() { n.probe(d) }) })
+		n.work.Go(func() { n.every(n.ctx, cfg.Promise/4, func() { n.probe(d) }) })
 	}
-	n.work.Go(func() { n.every(cfg.Promise/4, n.keep) })
+	n.work.Go(func() { n.every(n.ctx, cfg.Promise/4, n.keep) })
 	return n
 }
 
@@ -195,13 +195,13 @@ func (n *Node) SetPeers(peers []protocol.Member) {
 	}
 }
 
-// every calls f at every interval until Close.
-func (n *Node) every(interval time.Duration, f func()) {
+// every calls f at every interval until ctx is done.
+func (n *Node) every(ctx context.Context, interval time.Duration, f func()) {
 	t := n.cfg.Timers.NewTicker(interval)
 	defer t.Stop()
 	for {
 		select {
-		case <-n.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-t.Chan():
 			f()

@@ -165,6 +165,9 @@ func (r *Replica) uploadOne(s log.SegmentInfo) error {
 // all, or with what keeps it from some; then it can be called again.
 func (r *Replica) FetchPast(ctx context.Context, stored func(name string, size uint64) bool) error {
 	defer r.post(protocol.Appended{})
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go r.node.every(ctx, time.Second, func() { r.post(protocol.Appended{}) }) // one segment may take long
 	var errs []error
 	for after := uint64(0); ctx.Err() == nil; {
 		todo := r.cfg.Log.Absent(after, 64)

@@ -109,6 +109,7 @@ func (l *Log) fetchFrom(ctx context.Context, s *seg, src Source, temp string) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	defer l.fetchedNow(s, 0)
 	hash := blake3.New()
 	buf := make([]byte, min(maxRead, s.len))
 	for off := uint64(0); off < s.len; {
@@ -116,6 +117,7 @@ func (l *Log) fetchFrom(ctx context.Context, s *seg, src Source, temp string) (e
 		if err := src.ReadSegment(ctx, s.name(), int64(off), p); err != nil {
 			return err
 		}
+		l.fetchedNow(s, off+uint64(len(p)))
 		_, _ = hash.Write(p) // never fails
 		if _, err := f.WriteAt(p, int64(off)); err != nil {
 			return err
@@ -126,6 +128,15 @@ func (l *Log) fetchFrom(ctx context.Context, s *seg, src Source, temp string) (e
 		return &segment.CorruptError{Seq: s.header.Seq, Field: "segment hash"}
 	}
 	return f.Sync()
+}
+
+// fetchedNow notes how many bytes of s are here on their way, for AbsentBytes.
+func (l *Log) fetchedNow(s *seg, n uint64) {
+	if s.absent() {
+		l.mu.Lock()
+		l.fetched = n
+		l.mu.Unlock()
+	}
 }
 
 // install makes the file temp the segment's file.

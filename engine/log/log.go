@@ -41,6 +41,7 @@ type Log struct {
 	notes   notes
 
 	healMu  sync.Mutex
+	fetched uint64 // bytes that are here of an absent segment that Heal fetches; guarded by mu
 	repairs repairs
 
 	syncMu sync.Mutex

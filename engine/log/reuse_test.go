@@ -5,6 +5,7 @@ package log
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -30,10 +31,16 @@ func large(l *Log, rng *rand.Rand) (r *segment.Record, release func()) {
 	return r, release
 }
 
-// TestFramesAreUsedAgain appends large records, whose frames take memory that was used before,
-// while somebody reads some frames from the tail and keeps them. What was read stays as it is in
+// TestFramesAreUsedAgain appends large records, whose frames take memory that was used before, and
+// small ones after each, while somebody reads some frames from the tail and keeps them. What was read stays as it is in
 // the file, the hash of the segment is that of its file, and every block opens.
 func TestFramesAreUsedAgain(t *testing.T) {
+	for _, small := range []int{0, 3} {
+		t.Run(fmt.Sprint(small, " small ones"), func(t *testing.T) { framesAreUsedAgain(t, small) })
+	}
+}
+
+func framesAreUsedAgain(t *testing.T, small int) {
 	s := newSetup(1)
 	s.size = 64 << 20
 	l := s.mustOpen(t)
@@ -47,6 +54,7 @@ func TestFramesAreUsedAgain(t *testing.T) {
 	}
 	var read []kept
 	raws, refs := [][]byte{}, []segment.BlockRef{}
+	var before Position
 	for i := range 40 {
 		from := l.End()
 		r, release := large(l, rng)
@@ -56,11 +64,20 @@ func TestFramesAreUsedAgain(t *testing.T) {
 		for _, b := range r.Blocks {
 			raws, refs = append(raws, b.Raw), append(refs, b.Ref)
 		}
-		if i%5 == 0 {
-			frames, _, err := l.Read(t.Context(), from, 4<<20)
+		for range small { // which would fit into the memory of that one
+			_, err := l.Append(&segment.Record{Time: rng.Int64()})
 			must(t, err)
-			read = append(read, kept{frames, from.Off})
 		}
+		if i%5 == 0 || i%5 == 3 {
+			of := from
+			if i%5 == 3 { // what another large one came after
+				of = before
+			}
+			frames, _, err := l.Read(t.Context(), of, 4<<20)
+			must(t, err)
+			read = append(read, kept{frames, of.Off})
+		}
+		before = from
 	}
 	must(t, l.Roll())
 	info, ok := l.Segment(1)

@@ -24,9 +24,9 @@ type chunk struct {
 	buf   []byte
 	ends  []uint32 // ends of frames, in buf
 
-	// Of a chunk with one large frame: the memory is used again after its last use. uses counts the
-	// tail and the hasher. What somebody has read from memory is not used again: lent, which mu
-	// guards, and which nobody sets once the tail has given up the chunk.
+	// Of a chunk with one large frame, and no others: the memory is used again after its last use.
+	// uses counts the tail and the hasher. What somebody has read from memory is not used again:
+	// lent, which mu guards, and which nobody sets once the tail has given up the chunk.
 	own  bool
 	lent bool
 	uses atomic.Int32
@@ -52,7 +52,7 @@ func (t *tail) reset() { t.chunks, t.size = nil, 0 }
 // only.
 func (t *tail) space(pos Position, n int) *chunk {
 	want := minChunk
-	if k := len(t.chunks); k > 0 {
+	if k := len(t.chunks); k > 0 && !t.chunks[k-1].own {
 		c := t.chunks[k-1]
 		if c.start.Seq == pos.Seq && c.start.Off+uint64(len(c.buf)) == pos.Off && cap(c.buf)-len(c.buf) >= n {
 			return c

@@ -142,11 +142,15 @@ func (l *Log) Absent(after uint64, limit int) (out []SegmentInfo) {
 	return out
 }
 
-// AbsentBytes returns the length of all segments that Absent would return.
+// AbsentBytes returns the length of all segments that Absent would return, without what of one of
+// them is being fetched and is here already. It is 0 only if there is none.
 func (l *Log) AbsentBytes() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.tally.absent
+	if l.tally.absent == 0 {
+		return 0
+	}
+	return l.tally.absent - min(l.fetched, l.tally.absent-1)
 }
 
 // StoredBytes returns the length of all segments that were noted as stored.

@@ -33,6 +33,9 @@ type Cut struct {
 	Size    uint32  // sealed bytes in the pack; Build finds out
 }
 
+// IndexSize is at most how many bytes more the index has because a block is cut.
+func (c *Cut) IndexSize() int { return 1 + 10 + 3 + 3 + 6*len(c.Ranges) }
+
 // Bytes is how many bytes the ranges have.
 func (c *Cut) Bytes() (n uint32) {
 	for _, r := range c.Ranges {
@@ -194,7 +197,7 @@ func (s *Sealing) seal(volume segment.VolumeID, kept []Kept) (is seals, out map[
 	}
 	out = make(map[place][]byte, len(all))
 	for _, t := range all {
-		out[place{t.seq, t.cut.Off}] = aead.Seal(nil, nonce(t.order, t.cut.Off), t.packed, t.cut.aad(volume, is, t.seq))
+		out[place{t.seq, t.cut.Off}] = aead.Seal(t.packed[:0], nonce(t.order, t.cut.Off), t.packed, t.cut.aad(volume, is, t.seq))
 	}
 	return is, out, nil
 }

@@ -188,6 +188,10 @@ func layOut(volume segment.VolumeID, kept []Kept, with *seals) (head, []byte, er
 			return h, nil, fmt.Errorf("lay out a pack: segment %d: the block at offset %d is cut, and not kept", k.Seq, cuts[0].Off)
 		}
 	}
+	if len(index) > maxIndex {
+		return h, nil, fmt.Errorf("lay out a pack: %d segments, an index of %d bytes: at most %d: %w", len(kept), len(index), maxIndex,
+			ErrTooLarge)
+	}
 	if len(kept) == 0 || body > maxBody {
 		return h, nil, fmt.Errorf("lay out a pack: %d segments, %d bytes of blocks: want 1 or more, and up to %d: %w",
 			len(kept), body, maxBody, ErrTooLarge)

@@ -135,6 +135,8 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 			k.Suspect(c.UUID)(s.Name)
 			// What is in it stays where it is, and others go on. The next plan tries it again.
 			k.cfg.Logger.Error("a pack is not made: an object is damaged, or missing", "volume", c.UUID, "object", s.Name, "error", err)
+		} else if errors.Is(err, pack.ErrTooLarge) {
+			k.cfg.Logger.Error("a pack is not made: what is planned for it does not fit", "volume", c.UUID, "error", err)
 		} else if err != nil && !errors.Is(err, volume.ErrInvalid) {
 			return fmt.Errorf("make a pack: %w", err)
 		}
