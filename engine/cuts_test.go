@@ -122,12 +122,19 @@ func (s countedStore) ReadSegment(ctx context.Context, name string, off int64, p
 // whole blocks do.
 func TestCutsAreCached(t *testing.T) {
 	h, store := newPackHost(t)
-	reads := 0
+	reads, hidden := 0, 0 // hidden: so often nothing seems to have moved
 	ctx := context.Background()
 	tune := h.tune
 	h.tune = func(cfg *log.Config) {
 		tune(cfg)
 		cfg.Sources = func() []log.Source { return []log.Source{countedStore{store, &reads}} }
+		cfg.Moved = func(seq uint64) (*pack.Pack, error) {
+			if hidden > 0 {
+				hidden--
+				return nil, nil
+			}
+			return h.engine.Moved(seq)
+		}
 		var err error
 		cfg.Cache, err = readcache.New(readcache.Config{Room: h.pool.Room()}).Open(testID.String(), cfg.Dir, readcache.Share{})
 		h.ok(err)
@@ -191,5 +198,9 @@ func TestCutsAreCached(t *testing.T) {
 	got := make([]byte, len(p))
 	if _, _, err := h.engine.Read(ctx, asRoot, f, 0, got); err != nil || !bytes.Equal(got, p) {
 		t.Errorf("other bytes are read: %v", err)
+	}
+	hidden = 1 // it moves when it was looked whether it had
+	if _, err := h.log.ReadBlocks(ctx, refs); err != nil || hidden != 0 {
+		t.Errorf("blocks that move while they are read: %v", err)
 	}
 }

@@ -378,8 +378,9 @@ func rarely(f func(n int)) func() {
 	}
 }
 
-// hang is how long a test waits for what is to happen at once. It is only a guard against hanging.
-const hang = 30 * time.Second
+// hang is how long a test waits for what is to happen at once. It is only a guard against hanging,
+// and longer than what is looked at each half minute takes.
+const hang = time.Minute
 
 // with runs f with a connection to the registry.
 func (c *cluster) with(f func(federation.Registry) error) {

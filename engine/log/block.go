@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-storage/weir/cachepool/readcache"
+	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
 )
 
@@ -192,28 +193,27 @@ func (l *Log) cached(s *seg) readcache.Segment {
 	return readcache.Segment{Seq: s.header.Seq, Hash: s.hash}
 }
 
-// readRun reads the blocks of a run, see readBlocks.
+// movedTries is how often a run is read whose blocks moved while it was read.
+const movedTries = 4
+
+// readRun reads the blocks of a run, see readBlocks. They may move into a pack meanwhile, or into
+// another one, and be cut there: then it looks again where they are.
 func (l *Log) readRun(ctx context.Context, r blockRun, refs []segment.BlockRef, out [][]byte, how reading) error {
-	cut := l.cfg.Moved != nil && !r.s.local
-	if cut && (r.s.dropped || r.s.absent() || l.outline != nil) {
-		rest, err := l.readCuts(ctx, &r.s, refs, r.blocks, out, how)
-		if err != nil || len(rest) == 0 {
+	cut := l.cfg.Moved != nil && (r.s.dropped || r.s.absent() || l.outline != nil)
+	for try := 1; ; try++ {
+		if cut {
+			rest, err := l.readCuts(ctx, &r.s, refs, r.blocks, out, how)
+			if err != nil || len(rest) == 0 {
+				return err
+			}
+			r.blocks = rest
+		}
+		err := l.readWhole(ctx, r, refs, out, how)
+		if err == nil || !errors.Is(err, pack.ErrNoBlock) || ctx.Err() != nil || try == movedTries {
 			return err
 		}
-		r.blocks, cut = rest, false
+		cut = true
 	}
-	err := l.readWhole(ctx, r, refs, out, how)
-	if err == nil || !cut || ctx.Err() != nil {
-		return err
-	}
-	rest, cerr := l.readCuts(ctx, &r.s, refs, r.blocks, out, how)
-	if cerr != nil || len(rest) == len(r.blocks) {
-		return errors.Join(err, cerr)
-	}
-	if r.blocks = rest; len(rest) == 0 {
-		return nil
-	}
-	return l.readWhole(ctx, r, refs, out, how)
 }
 
 // readWhole reads blocks of a run that are whole.

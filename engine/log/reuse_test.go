@@ -32,8 +32,9 @@ func large(l *Log, rng *rand.Rand) (r *segment.Record, release func()) {
 }
 
 // TestFramesAreUsedAgain appends large records, whose frames take memory that was used before, and
-// small ones after each, while somebody reads some frames from the tail and keeps them. What was read stays as it is in
-// the file, the hash of the segment is that of its file, and every block opens.
+// small ones after each, while somebody reads some frames from the tail and keeps them. What was
+// read stays as it is in the file, the hash of the segment is that of its file, and every block
+// opens.
 func TestFramesAreUsedAgain(t *testing.T) {
 	for _, small := range []int{0, 3} {
 		t.Run(fmt.Sprint(small, " small ones"), func(t *testing.T) { framesAreUsedAgain(t, small) })

@@ -19,7 +19,7 @@ import (
 	"github.com/weir-storage/weir/store"
 )
 
-// ErrNotHere: what a pack is to be built from was never at this site, or went.
+// ErrNotHere is of what a pack is to be built from, and that was never at this site, or went.
 var ErrNotHere = errors.New("neither the pool nor the store of this site has it")
 
 // VolumeOf returns the volume of a UUID, as segments and packs name it.
