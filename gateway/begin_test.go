@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/engine"
-	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/gateway/routing"
@@ -205,50 +204,54 @@ func TestACheckpointThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestCheckpointOverADamagedOne: what a store has damaged of a checkpoint is replaced by the next
-// one, and does not stay for ever because it has the right name.
-func TestCheckpointOverADamagedOne(t *testing.T) {
+// TestDamagedCheckpoint: what a store has damaged of a checkpoint is read from another copy by the
+// next one, which is a change of it, and replaced: it does not stay for ever under its name.
+func TestDamagedCheckpoint(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour}
+	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour, Every: 200 * time.Millisecond}
 	c.add("a")
-	id := c.createAt("v", manifest("v", 1), []string{"a"})
-	c.fill("a", id, 0, 60)
-	made := c.checkpointed("a", id, 0)
-	c.stop("a") // what it knows of the last one is gone
-	s := c.nodes["a"].store
-	var chunks []store.Info
-	if err := s.List(t.Context(), id+"/c/", func(i store.Info) error { chunks = append(chunks, i); return nil }); err != nil {
-		t.Fatal(err)
+	c.add("b")
+	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
+	c.fill("a", id, 0, 30)
+	made := c.checkpointed("b", id, 0)
+	c.whole("a", id, "b")
+	c.stop("b") // what it knows of the last one is gone
+	s := c.nodes["b"].store
+	objects := checkpoints.Objects(s, id)
+	names := func() (names []string) {
+		if err := s.List(t.Context(), id+"/c/", func(i store.Info) error { names = append(names, i.Name); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return names
 	}
-	for _, i := range chunks {
-		b := make([]byte, i.Size)
-		err := s.GetRange(t.Context(), i.Name, 0, b)
-		b[len(b)/2] ^= 1
-		if err = errors.Join(err, s.Delete(t.Context(), i.Name)); err == nil {
-			err = s.Put(t.Context(), i.Name, i.Size, bytes.NewReader(b))
+	for _, name := range names() {
+		b, err := objects.Get(t.Context(), name)
+		if err == nil {
+			b[len(b)/2] ^= 1
+			err = s.Delete(t.Context(), name)
+		}
+		if err == nil {
+			err = s.Put(t.Context(), name, int64(len(b)), bytes.NewReader(b))
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.start("a")
-	c.fill("a", id, 60, 70)
-	c.checkpointed("a", id, made.Made.Number)
-	c.until("all chunks in the store are whole", func() error {
-		return s.List(t.Context(), id+"/c/", func(i store.Info) error {
-			b := make([]byte, i.Size)
-			err := s.GetRange(t.Context(), i.Name, 0, b)
-			if err == nil {
-				_, err = checkpoint.Check(i.Name, b)
+	damaged := names()
+	c.start("b")
+	c.fill("a", id, 30, 40)
+	c.checkpointed("b", id, made.Made.Number)
+	c.until("a damaged chunk is whole again", func() (err error) {
+		c.router("a", id).Copy().Replica.Roll()
+		for _, name := range damaged {
+			if _, err = objects.Get(t.Context(), name); err == nil {
+				return nil
 			}
-			if errors.Is(err, store.ErrNotExist) {
-				return nil // it went meanwhile
-			}
-			return err
-		})
+		}
+		return err
 	})
-	filled(t, c.router("a", id), 0, 70)
+	filled(t, c.router("b", id), 0, 40)
 }
 
 // TestCheckpointWithoutTheOneBefore: checkpoints are changes of earlier ones. When the store has

@@ -81,8 +81,8 @@ func (o *overwritten) wholePacks(site string) (n, all int) {
 	return n, len(names)
 }
 
-// TestDamagedPacks: a pack that is damaged in a site's store, or missing, is read from another copy,
-// and replaced: when a read finds it, or when a person asks for a check with --repair.
+// TestDamagedPacks: a pack that is damaged in a site's store, or missing, is read from another
+// copy, and replaced: when a read finds it, or when a person asks for a check with --repair.
 func TestDamagedPacks(t *testing.T) {
 	c := newCluster(t)
 	c.due = packsEarly
@@ -222,11 +222,11 @@ func TestRepairThatIsInterrupted(t *testing.T) {
 	c.stop("b")
 	c.start("b")
 	c.until("the store of b has the segment", func() error {
-		r, err := c.opened(c.at("b"), id)
-		if err != nil {
-			return err
+		copied := c.at("b").copies.Copy(id)
+		if copied == nil {
+			return errors.New("no copy is open")
 		}
-		if now, _ := r.Copy().Log.Segment(s.Seq); !now.Uploaded {
+		if now, _ := copied.Log.Segment(s.Seq); !now.Uploaded {
 			return fmt.Errorf("%+v", now)
 		}
 		return nil

@@ -236,8 +236,8 @@ func KeysOf(ctx context.Context, sh *cli.Shell, opener *access.Opener, name, fil
 	}
 	all, err := key.UnwrapAll(ring, c.Site)
 	if errors.Is(err, keyring.ErrErasable) && len(all) > 0 {
-		sh.Tell("warning: %d of %d data keys cannot be opened, and what is sealed with them cannot be read: %v\n", len(ring.Keys())-len(all),
-			len(ring.Keys()), err)
+		n := len(ring.Keys())
+		sh.Tell("warning: %d of %d data keys cannot be opened, and what is sealed with them cannot be read: %v\n", n-len(all), n, err)
 		err = nil
 	}
 	if err != nil {

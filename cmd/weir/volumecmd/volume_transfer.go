@@ -76,8 +76,8 @@ func transfer(ctx context.Context, cl *access.Client, name, to string, force boo
 		}
 		child, err := making(ctx, cl, v)
 		if err == nil && child != "" && !force {
-			err = fmt.Errorf("volume %s: volume %s is being made of it, which reads no volume of another owner: wait until that has all, or "+
-				"delete that first", v.Name, child)
+			err = fmt.Errorf("volume %s: volume %s is being made of it, which reads no volume of another owner: wait until that has all, "+
+				"or delete that first", v.Name, child)
 		}
 		if err != nil {
 			return "", err

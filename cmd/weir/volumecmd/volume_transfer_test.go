@@ -18,7 +18,8 @@ func TestVolumeTransfer(t *testing.T) {
 	b.Silent("waw", "PSNC")
 	b.Cluster("ams", "SURF", "uid-ams")
 	b.Cluster("waw", "PSNC", "uid-waw")
-	v := federation.Volume{UUID: "u1", Name: "team.data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}}
+	v := federation.Volume{UUID: "00000000-0000-4000-8000-000000000001", Name: "team.data", Owner: "SURF", Generation: 1,
+		Sites: []string{"ams"}}
 	if _, err := b.Registry.CreateVolume(t.Context(), v, federation.Keyring{}); err != nil {
 		t.Fatal(err)
 	}
@@ -40,27 +41,24 @@ func TestVolumeTransfer(t *testing.T) {
 	b.Want(cli.ExitOK, "root is nobody", "", "volume", "clients", "team.data", "--site", "fra", "--forget")
 
 	// Who makes a volume of another one reads it, which needs one owner of both.
-	made := func(of, from string, done bool) {
-		t.Helper()
-		v, rev, err := b.Registry.GetVolume(t.Context(), of)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.Source = &snapshots.Source{Volume: from, Snapshot: "s", Snap: 5, Time: clitest.Time, Done: done}
-		if _, err := b.Registry.UpdateVolume(t.Context(), rev, v); err != nil {
-			t.Fatal(err)
-		}
-	}
-	made("u1", "u0", false)
-	b.Want(cli.ExitError, "it does not have all that it is made of", "", "volume", "transfer", "team.data", "--to", "ams")
-	made("u1", "u0", true)
-	child := federation.Volume{UUID: "u2", Name: "child", Owner: "SURF", Generation: 1, Sites: []string{"ams"}}
-	if _, err := b.Registry.CreateVolume(t.Context(), child, federation.Keyring{}); err != nil {
+	made := federation.Volume{UUID: "u2", Name: "child", Owner: "SURF", Generation: 1, Sites: []string{"ams"},
+		Source: &snapshots.Source{Volume: v.UUID, Snapshot: "s", Snap: 5, Time: clitest.Time}}
+	if _, err := b.Registry.CreateVolume(t.Context(), made, federation.Keyring{}); err != nil {
 		t.Fatal(err)
 	}
-	made("u2", "u1", false)
 	b.Want(cli.ExitError, "volume child is being made of it", "", "volume", "transfer", "team.data", "--to", "ams")
-	made("u2", "u1", true)
+	b.Want(cli.ExitError, "it does not have all that it is made of", "", "volume", "transfer", "child", "--to", "ams")
+	child, at, err := b.Registry.GetVolume(t.Context(), "u2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := *child.Source
+	whole.Done = true
+	child.Source = &whole
+	if _, err := b.Registry.UpdateVolume(t.Context(), at, child); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitOK, "volume child: owner is SURF (ams), was SURF", "", "volume", "transfer", "child", "--to", "ams")
 	b.Want(cli.ExitOK, "volume team.data: owner is SURF (ams), was SURF", "", "volume", "transfer", "team.data", "--to", "ams")
 	owner("SURF", "ams", "uid-ams")
 	b.Want(cli.ExitOK, "owns it already", "", "volume", "transfer", "team.data", "--to", "ams")

@@ -81,7 +81,8 @@ func trashed(ctx context.Context, cl *access.Client, op, name, uuid string, chan
 	for try := 1; ; try++ {
 		v, rev, err := cl.Find(ctx, name)
 		switch {
-		case try > 1 && op == "purge" && errors.Is(err, federation.ErrNotFound), try > 1 && op == "undelete" && err == nil && !v.Deleted && !v.Closing:
+		case try > 1 && op == "purge" && errors.Is(err, federation.ErrNotFound),
+			try > 1 && op == "undelete" && err == nil && !v.Deleted && !v.Closing:
 			v.Name = name
 			return v, nil // the former try did it
 		case err != nil:
@@ -92,8 +93,8 @@ func trashed(ctx context.Context, cl *access.Client, op, name, uuid string, chan
 		case !v.Deleted:
 			return v, fmt.Errorf("%s volume %s: it is not in the trash: `weir volume delete` puts it there", op, name)
 		case op == "undelete" && v.Source.Unfinished() && v.Source.Snapshot == snapshots.CloneName(v.UUID):
-			return v, fmt.Errorf("%s volume %s: it does not have all that it was made of, and the snapshot that was taken for it went when "+
-				"it was deleted: `weir volume purge` frees the name, and `weir volume create --from` makes another one", op, name)
+			return v, fmt.Errorf("%s volume %s: it does not have all that it was made of, and the snapshot that was taken for it went "+
+				"when it was deleted: `weir volume purge` frees the name, and `weir volume create --from` makes another one", op, name)
 		case v.OwnerCluster != "":
 			return v, fmt.Errorf("%s volume %s: it belongs to the cluster of site %s, whose operator alone changes it: "+
 				"it is purged after %s", op, name, v.OwnerSite, cli.Stamp(v.PurgeAt()))
