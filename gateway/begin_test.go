@@ -204,6 +204,56 @@ func TestACheckpointThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// TestDamagedCheckpoint: what a store has damaged of a checkpoint is read from another copy by the
+// next one, which is a change of it, and replaced: it does not stay for ever under its name.
+func TestDamagedCheckpoint(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour, Every: 200 * time.Millisecond}
+	c.add("a")
+	c.add("b")
+	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
+	c.fill("a", id, 0, 30)
+	made := c.checkpointed("b", id, 0)
+	c.whole("a", id, "b")
+	c.stop("b") // what it knows of the last one is gone
+	s := c.nodes["b"].store
+	objects := checkpoints.Objects(s, id)
+	names := func() (names []string) {
+		if err := s.List(t.Context(), id+"/c/", func(i store.Info) error { names = append(names, i.Name); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	for _, name := range names() {
+		b, err := objects.Get(t.Context(), name)
+		if err == nil {
+			b[len(b)/2] ^= 1
+			err = s.Delete(t.Context(), name)
+		}
+		if err == nil {
+			err = s.Put(t.Context(), name, int64(len(b)), bytes.NewReader(b))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	damaged := names()
+	c.start("b")
+	c.fill("a", id, 30, 40)
+	c.checkpointed("b", id, made.Made.Number)
+	c.until("a damaged chunk is whole again", func() (err error) {
+		c.router("a", id).Copy().Replica.Roll()
+		for _, name := range damaged {
+			if _, err = objects.Get(t.Context(), name); err == nil {
+				return nil
+			}
+		}
+		return err
+	})
+	filled(t, c.router("b", id), 0, 40)
+}
+
 // TestCheckpointWithoutTheOneBefore: checkpoints are changes of earlier ones. When the store has
 // lost that, the home asks for a whole one by itself, and a new copy begins with it.
 func TestCheckpointWithoutTheOneBefore(t *testing.T) {

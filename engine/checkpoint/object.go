@@ -75,6 +75,15 @@ func parseName(text string) (volume segment.VolumeID, k kind, hash Hash, err err
 	return volume, k, hash, nil
 }
 
+// ManifestHash returns the hash in the name of a manifest.
+func ManifestHash(object string) (Hash, error) {
+	_, k, hash, err := parseName(object)
+	if err == nil && k != manifestKind {
+		err = fmt.Errorf("%q is no name of a manifest", object)
+	}
+	return hash, err
+}
+
 // appendRefs appends the number of references and the references.
 func appendRefs(dst []byte, refs []Hash) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(refs)))

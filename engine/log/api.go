@@ -90,6 +90,9 @@ type Config struct {
 	// the segment. Blocks are read from packs of Sources, where the segment is gone. It is called
 	// without locks. A nil Moved: the volume has no packs.
 	Moved func(seq uint64) (*pack.Pack, error)
+	// BadPack, if it is not nil, is told the name of a pack that a Source did not have as it should
+	// be, or could not be asked for. It must not block.
+	BadPack func(name string)
 	// Cache keeps blocks on the pool that were read from Sources; nil: nothing does.
 	Cache *readcache.Volume
 	// Rand is cryptographic randomness for salts. It must not repeat itself in a machine that is

@@ -72,9 +72,17 @@ func (l *Log) fromPack(ctx context.Context, s *seg, refs []segment.BlockRef, som
 		if ctx.Err() != nil { // it says nothing of the copy
 			return ctx.Err()
 		}
+		l.badPack(index)
 		errs = append(errs, fmt.Errorf("%s %s: %w", src, index.Name(), err))
 	}
 	return fmt.Errorf("read segment %d in %s: %w: %w", s.header.Seq, l.cfg.Dir.Path(), ErrUnreadable, errors.Join(errs...))
+}
+
+// badPack tells of a pack that a Source does not have as it should be.
+func (l *Log) badPack(index *pack.Pack) {
+	if l.cfg.BadPack != nil {
+		l.cfg.BadPack(index.Name())
+	}
 }
 
 // movedBlock is where a block is in a pack.
@@ -225,6 +233,9 @@ func (l *Log) readCuts(ctx context.Context, s *seg, refs []segment.BlockRef, som
 				l.cfg.Cache.Missed(len(cuts), bytes)
 			}
 			return rest, nil
+		}
+		if ctx.Err() == nil {
+			l.badPack(index)
 		}
 		errs = append(errs, fmt.Errorf("%s %s: %w", src, index.Name(), err))
 	}

@@ -15,6 +15,7 @@ import (
 	"bytes"
 	"crypto/ecdh"
 	"crypto/hpke"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -221,22 +222,27 @@ func (s SiteKey) Unwrap(ring federation.Keyring, site string) (DataKey, error) {
 }
 
 // UnwrapAll opens those of a volume's data keys that the site has, by number. The first must be
-// among them.
+// among them. An error with keys says which are not among these: for lack of a secret, say. What
+// was sealed with the others can be read.
 func (s SiteKey) UnwrapAll(ring federation.Keyring, site string) (map[uint32]DataKey, error) {
 	first, err := s.Unwrap(ring, site)
 	if err != nil {
 		return nil, err
 	}
 	out := map[uint32]DataKey{0: first}
+	var errs []error
 	for i, l := range ring.Later {
 		if len(l.Wrapped[site]) == 0 {
 			continue
 		}
-		if out[uint32(i)+1], err = s.unwrap(ring, site, i+1); err != nil {
-			return nil, err
+		key, err := s.unwrap(ring, site, i+1)
+		if err != nil {
+			errs = append(errs, err)
+			continue
 		}
+		out[uint32(i)+1] = key
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 func (s SiteKey) unwrap(ring federation.Keyring, site string, number int) (DataKey, error) {

@@ -32,8 +32,17 @@ func TestSecret(t *testing.T) {
 	if err != nil || !bytes.Equal(ring.Later[0].Under, secret.Digest("v1")) || !Newest(ring, now).Erasable {
 		t.Fatalf("%+v, %v", ring.Later, err)
 	}
-	if _, err := a.UnwrapAll(ring, "a"); !errors.Is(err, ErrErasable) {
-		t.Errorf("without the secret: %v", err)
+	if all, err := a.UnwrapAll(ring, "a"); !errors.Is(err, ErrErasable) || len(all) != 1 || all[0] != first {
+		t.Errorf("without the secret it opens %d keys, %v", len(all), err)
+	}
+	// A later key that is sealed under none opens all the same.
+	plain, err := a.With(func(federation.Keyring, []byte) (Secret, error) { return secret, nil }).Rotate(ring, "a",
+		map[string][]byte{"a": a.Public()}, Next{At: now}, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := a.UnwrapAll(plain, "a"); !errors.Is(err, ErrErasable) || len(all) != 2 || all[2] == (DataKey{}) {
+		t.Errorf("without the secret it opens %d keys of three, %v", len(all), err)
 	}
 	knows := func(s Secret) Secrets {
 		return func(ring federation.Keyring, digest []byte) (Secret, error) {

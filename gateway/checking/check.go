@@ -31,6 +31,9 @@ type Config struct {
 	// Fetching: what the log lacks is being fetched from others, so it is no damage. Otherwise it
 	// is looked for in the log's sources.
 	Fetching bool
+	// HealPack replaces a pack, by its number, that the site's store has damaged, or lacks, if it
+	// does. nil: nobody can.
+	HealPack func(ctx context.Context, number uint64) error
 	// Progress is told now and then how far the check is. It must not block. nil: nobody is.
 	Progress func(Progress)
 }
@@ -48,6 +51,8 @@ type checker struct {
 	shut   map[segment.BlockRef]error
 	said   map[segment.BlockRef]Place // where blocks are damaged
 	buf    []byte                     // a segment
+
+	badPacks []*badPack
 }
 
 // Run checks a copy. The report says what was found, also if an error says why the check did not
@@ -67,6 +72,9 @@ func (c *checker) run(ctx context.Context) error {
 	if err := c.segments(ctx); err != nil {
 		return err
 	}
+	if err := c.packs(ctx); err != nil {
+		return err
+	}
 	meta, metaErr := c.metadata(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -78,8 +86,12 @@ func (c *checker) run(ctx context.Context) error {
 				return errors.Join(err, metaErr)
 			}
 		}
+		if err := c.repairPacks(ctx); err != nil {
+			return errors.Join(err, metaErr)
+		}
 	}
 	c.tellSegments(ctx)
+	c.tellPacks()
 	if c.Differs != 0 {
 		c.report.add(Damage{Where: Metadata, Kind: KindCheckpoint, Advice: adviceAnew,
 			Detail: fmt.Sprintf("at checkpoint %d they are not those of the home: one of the two is damaged", c.Differs)})

@@ -43,10 +43,12 @@ func (c *checker) replace(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	defer done()
 	if err := c.Store.Delete(ctx, s.Name); err != nil {
+		// What is there is damaged still, and has the right length: an upload would leave it. The
+		// segment waits until the log is opened again, when what the store has is read first.
 		return err
 	}
+	defer done()
 	body := io.NewSectionReader(poolFile{c.Log, s.Seq}, 0, int64(s.Len))
 	if err := c.Store.Put(ctx, s.Name, int64(s.Len), body); err != nil {
 		return err

@@ -17,10 +17,11 @@ const (
 	Nowhere  Place = "nowhere"  // no place that was asked has it whole: it is lost
 )
 
-// Kinds of damage besides those of package engine/fsck: of a segment as a whole, and of a
-// checkpoint in a store.
+// Kinds of damage besides those of package engine/fsck: of a segment as a whole, of a pack, and of
+// a checkpoint in a store.
 const (
 	KindSegment    fsck.Kind = "Segment"
+	KindPack       fsck.Kind = "Pack"
 	KindCheckpoint fsck.Kind = "Checkpoint"
 )
 
@@ -57,11 +58,12 @@ type Report struct {
 	// Complete: everything was looked at that was to be.
 	Complete bool `json:"complete"`
 
-	Segments int    `json:"segments"` // closed ones that were looked at
-	Bytes    uint64 `json:"bytes"`    // that were read of them
-	Objects  int    `json:"objects"`  // segments that are to be in the store
-	Unopened int    `json:"unopened"` // segments whose key is not known here: they were hashed only
-	Lacking  int    `json:"lacking"`  // segments that the copy lacks, and that are fetched from others
+	Segments int    `json:"segments"`        // closed ones that were looked at
+	Bytes    uint64 `json:"bytes"`           // that were read of them, and of packs
+	Objects  int    `json:"objects"`         // segments that are to be in the store
+	Packs    int    `json:"packs,omitempty"` // those that count, which were looked at in the store
+	Unopened int    `json:"unopened"`        // segments whose key is not known here: they were hashed only
+	Lacking  int    `json:"lacking"`         // segments that the copy lacks, and that are fetched from others
 	// Metadata has the counts of their check, and no findings; nil: they were not checked.
 	Metadata *fsck.Report `json:"metadata,omitempty"`
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/pki"
@@ -120,6 +121,10 @@ func (s *Checks) run(ctx context.Context, c *copies.Copy, cfg Config) (*Report, 
 	defer done()
 	if cfg.Log, cfg.Engine, cfg.Store, cfg.Fetching = c.Log, c.Engine, s.cfg.Store, true; !c.Blind() {
 		cfg.Keys = c.Keys()
+		is := checkpoints.Copy{UUID: cfg.Volume, Engine: c.Engine, Log: c.Log, Replica: c.Replica, Keys: cfg.Keys, Use: c.Use}
+		cfg.HealPack = func(ctx context.Context, number uint64) error {
+			return s.cfg.Copies.Checkpoints().HealPack(ctx, is, number)
+		}
 	}
 	_, cfg.Home = c.Leading()
 	cfg.Differs = s.cfg.Copies.Checkpoints().Condition(cfg.Volume).Differs

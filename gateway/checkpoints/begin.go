@@ -64,8 +64,8 @@ func (a *Anew) End(err error) {
 
 // others are the gateways that may have a checkpoint, the volume's home first.
 func (b *Beginning) others() (out []other) {
-	for _, m := range append([]federation.Member{b.Control.Home}, b.Control.Members...) {
-		o := other{m.Gateway, b.Client}
+	for i, m := range append([]federation.Member{b.Control.Home}, b.Control.Members...) {
+		o := other{m.Gateway, b.Client, i == 0}
 		if m.Gateway != b.Gateway && !slices.ContainsFunc(out, func(x other) bool { return x.gateway == o.gateway }) {
 			out = append(out, o)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/mending"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 	"github.com/weir-storage/weir/store"
@@ -89,9 +90,10 @@ type Keeper struct {
 	plans  map[string]*plan
 	packed map[string]*packing // by UUID
 	// fetched counts, by UUID, packs that could not be made here, and came from another gateway.
-	fetched map[string]int
-	tails   map[string]*tail   // by UUID; only tailAll uses it
-	strays  map[string]*strays // by UUID; only sweepAll uses it
+	fetched  map[string]int
+	tails    map[string]*tail   // by UUID; only tailAll uses it
+	strays   map[string]*strays // by UUID; only sweepAll uses it
+	suspects mending.Suspects
 	// packBytes are the bytes of packs in the site's store, by UUID.
 	packBytes map[string]uint64
 	// ended and done are how the copies were that tendAll and sweepAll last looked at and left with
@@ -270,7 +272,11 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	k.making.Lock()
 	defer k.making.Unlock()
 	began := k.cfg.Timers.Now()
-	m, stats, err := cut.Write(ctx, c.Keys.Get, k.objects(c.UUID))
+	to := k.objects(c.UUID)
+	if now, err := c.Engine.Checkpoints(); err == nil { // the store has lost something: what else?
+		to.doubts = now.Asked.Whole && now.Asked.Number == cut.Number
+	}
+	m, stats, err := cut.Write(ctx, c.Keys.Get, to)
 	if errors.Is(err, engine.ErrBase) && ctx.Err() == nil {
 		k.mu.Lock()
 		was := k.last[c.UUID]

@@ -4,16 +4,13 @@ package checkpoints
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/google/uuid"
 
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/gateway/packsource"
 )
 
 // Condition is how a volume's checkpoints and what is condemned are here, as far as was looked.
@@ -67,7 +64,7 @@ func (k *Keeper) Needed(ctx context.Context, id string, now engine.Made, keys *s
 	if k.cfg.Store == nil {
 		return h, nil
 	}
-	volume, err := volumeID(id)
+	volume, err := packsource.VolumeOf(id)
 	if err != nil {
 		return h, err
 	}
@@ -78,7 +75,7 @@ func (k *Keeper) Needed(ctx context.Context, id string, now engine.Made, keys *s
 	var all []found
 	from := objects{store: k.cfg.Store}
 	for _, name := range manifests {
-		hash, err := hashOf(name)
+		hash, err := checkpoint.ManifestHash(name)
 		if err != nil {
 			continue
 		}
@@ -113,22 +110,4 @@ func (k *Keeper) Needed(ctx context.Context, id string, now engine.Made, keys *s
 		}
 	}
 	return h, nil
-}
-
-// volumeID returns the volume of a UUID.
-func volumeID(id string) (segment.VolumeID, error) {
-	v, err := uuid.Parse(id)
-	if err != nil {
-		return segment.VolumeID{}, fmt.Errorf("volume %q: %w", id, err)
-	}
-	return segment.VolumeID(v), nil
-}
-
-// hashOf returns the hash in the name of a manifest.
-func hashOf(name string) (h checkpoint.Hash, err error) {
-	b, err := hex.DecodeString(name[strings.LastIndexByte(name, '/')+1:])
-	if err == nil && copy(h[:], b) != len(b) || len(b) != len(h) {
-		err = fmt.Errorf("%q is no name of a manifest", name)
-	}
-	return h, err
 }

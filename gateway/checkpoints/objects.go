@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weir-storage/weir/engine/checkpoint"
+	"github.com/weir-storage/weir/gateway/mending"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 	"github.com/weir-storage/weir/store"
 )
@@ -21,6 +22,7 @@ type objects struct {
 	store  store.Store // nil: the site has none
 	volume string
 	others []other
+	doubts bool // what the store has may be damaged
 }
 
 // Objects returns the objects of a volume's checkpoints in one store.
@@ -32,6 +34,7 @@ func Objects(in store.Store, volume string) checkpoint.Objects {
 type other struct {
 	gateway string
 	client  func(gateway string) (peerpb.PeerClient, error)
+	home    bool // it is the volume's
 }
 
 var _ checkpoint.Objects = objects{}
@@ -40,6 +43,9 @@ var _ checkpoint.Objects = objects{}
 func (o objects) Has(ctx context.Context, name string) (bool, error) {
 	if o.store == nil {
 		return true, nil
+	}
+	if o.doubts {
+		return mending.Has(ctx, o.store, name, func() ([]byte, error) { return whole(ctx, o.store, name) })
 	}
 	_, err := o.store.Stat(ctx, name)
 	if errors.Is(err, store.ErrNotExist) {
@@ -57,7 +63,8 @@ func (o objects) Put(ctx context.Context, name string, object []byte) error {
 	return err
 }
 
-// Get implements checkpoint.Objects. An object that is damaged in one place comes from another.
+// Get implements checkpoint.Objects. An object that is damaged in one place comes from another. In
+// this site's store it is replaced then.
 func (o objects) Get(ctx context.Context, name string) ([]byte, error) {
 	var errs []error
 	try := func(from string, get func() ([]byte, error)) []byte {
@@ -76,11 +83,15 @@ func (o objects) Get(ctx context.Context, name string) ([]byte, error) {
 			return b, nil
 		}
 	}
+	damaged := len(errs) > 0 && mending.Damaged(errs[0])
 	for _, other := range o.others {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		if b := try("gateway "+other.gateway, func() ([]byte, error) { return other.object(ctx, o.volume, name) }); b != nil {
+			if damaged { // if that fails, the next read tries it again
+				_ = mending.Replace(ctx, o.store, name, b)
+			}
 			return b, nil
 		}
 	}
@@ -152,7 +163,8 @@ func (o other) object(ctx context.Context, volume, name string) ([]byte, error) 
 	}
 }
 
-// newest returns the newest checkpoint of the volume that one of the others knows.
+// newest returns the newest checkpoint of the volume: what the home says, which commits them, or if
+// it does not, the newest that one of the others knows.
 func (o objects) newest(ctx context.Context) (best *peerpb.CheckpointReply, errs error) {
 	for _, other := range o.others {
 		c, err := other.client(other.gateway)
@@ -167,6 +179,9 @@ func (o objects) newest(ctx context.Context) (best *peerpb.CheckpointReply, errs
 			errs = errors.Join(errs, fmt.Errorf("gateway %s: %w", other.gateway, err))
 		case best == nil || best.GetNumber() < r.GetNumber():
 			best = r
+		}
+		if best != nil && other.home {
+			break
 		}
 	}
 	return best, errs

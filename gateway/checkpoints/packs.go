@@ -38,7 +38,10 @@ type packing struct {
 	// has all up to there, whoever has only that store knows of the pack. 0: it has.
 	proved map[uint64]uint64
 	// loose are packs of the store that the metadata do not name, by their hash.
-	loose  map[pack.Hash]loose
+	loose map[pack.Hash]loose
+	// bad are packs that this process put, or verified. True: the site's store has it damaged, or
+	// lacks it, and it is replaced.
+	bad    map[pack.Hash]bool
 	waits  bool // one of them has only to wait for its grace
 	wanted int  // packs that the site's store does not have yet
 	told   bool // that the site has no store
@@ -77,7 +80,8 @@ func (k *Keeper) packsOf(id string) *packing {
 	defer k.mu.Unlock()
 	p := k.packed[id]
 	if p == nil {
-		p = &packing{covered: map[uint64]bool{}, seen: map[uint64]time.Time{}, proved: map[uint64]uint64{}, loose: map[pack.Hash]loose{}}
+		p = &packing{covered: map[uint64]bool{}, seen: map[uint64]time.Time{}, proved: map[uint64]uint64{}, loose: map[pack.Hash]loose{},
+			bad: map[pack.Hash]bool{}}
 		k.packed[id] = p
 	}
 	return p
@@ -128,6 +132,7 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 			err = c.Engine.Pack(ctx, left.number, next, built)
 		}
 		if s := new(pack.ObjectError); errors.As(err, &s) && ctx.Err() == nil {
+			k.Suspect(c.UUID)(s.Name)
 			// What is in it stays where it is, and others go on. The next plan tries it again.
 			k.cfg.Logger.Error("a pack is not made: an object is damaged, or missing", "volume", c.UUID, "object", s.Name, "error", err)
 		} else if errors.Is(err, pack.ErrTooLarge) {
@@ -168,7 +173,7 @@ func (k *Keeper) planned(id string, was, is *plan) bool {
 // nil.
 func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack, number uint32,
 	may func(pack.Built) error) (b pack.Built, err error) {
-	of, err := volumeID(c.UUID)
+	of, err := packsource.VolumeOf(c.UUID)
 	if err != nil {
 		return b, err
 	}
@@ -206,12 +211,19 @@ func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []eng
 
 // put puts a pack into the site's store.
 func (k *Keeper) put(ctx context.Context, c Copy, hash pack.Hash, length uint64, from io.ReaderAt) error {
-	of, err := volumeID(c.UUID)
+	of, err := packsource.VolumeOf(c.UUID)
 	if err != nil {
 		return err
 	}
 	name := pack.Name(of, hash)
 	body := func() io.ReadSeeker { return io.NewSectionReader(from, 0, int64(length)) }
+	p := k.packsOf(c.UUID)
+	if p.bad[hash] {
+		if err := k.cfg.Store.Delete(ctx, name); err != nil {
+			return err
+		}
+		delete(p.stored, hash)
+	}
 	err = k.cfg.Store.Put(ctx, name, int64(length), body())
 	if errors.Is(err, store.ErrConflict) {
 		// What is there is no pack of that hash: nothing reads it.
@@ -219,10 +231,13 @@ func (k *Keeper) put(ctx context.Context, c Copy, hash pack.Hash, length uint64,
 			err = k.cfg.Store.Put(ctx, name, int64(length), body())
 		}
 	}
-	if stored := k.packsOf(c.UUID).stored; err == nil && stored != nil {
-		stored[hash] = length
+	if err != nil {
+		return err
 	}
-	return err
+	if p.bad[hash] = false; p.stored != nil {
+		p.stored[hash] = length
+	}
+	return nil
 }
 
 // gather has the site's store get the packs that count and that it lacks. What this copy has is
@@ -253,7 +268,7 @@ func (k *Keeper) gather(ctx context.Context, c Copy, table *engine.Packs) error 
 		k.mu.Unlock()
 	}()
 	p.wanted = 0
-	var errs []error
+	errs := []error{k.examine(ctx, c, p, table)}
 	var unsure []engine.Pack
 	for _, is := range table.All {
 		if is.Condemned != 0 {
@@ -266,7 +281,7 @@ func (k *Keeper) gather(ctx context.Context, c Copy, table *engine.Packs) error 
 			}
 			p.proved[is.Number] = end.Seq
 		}
-		if p.stored[is.Hash] != is.Len {
+		if p.stored[is.Hash] != is.Len || p.bad[is.Hash] {
 			if err := k.get(ctx, c, is, table); err != nil {
 				p.wanted++
 				errs = append(errs, err)
@@ -326,6 +341,7 @@ func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.
 		return err
 	}
 	if s := new(pack.ObjectError); errors.As(err, &s) && errors.Is(err, pack.ErrCorrupt) {
+		k.Suspect(c.UUID)(s.Name)
 		k.cfg.Logger.Error("an object is damaged", "volume", c.UUID, "object", s.Name, "error", err)
 	}
 	level := slog.LevelWarn
@@ -354,7 +370,7 @@ func (k *Keeper) holds(ctx context.Context, c Copy, is engine.Pack) (bool, error
 		len(c.Log.Unstored(0, log.Position{Seq: record, Off: math.MaxUint64}, 1)) > 0) {
 		return false, nil
 	}
-	of, err := volumeID(c.UUID)
+	of, err := packsource.VolumeOf(c.UUID)
 	if err != nil {
 		return false, err
 	}
@@ -363,7 +379,10 @@ func (k *Keeper) holds(ctx context.Context, c Copy, is engine.Pack) (bool, error
 		delete(p.stored, is.Hash) // it is made, or fetched, again
 		return false, nil
 	}
-	return err == nil, err
+	if _, known := p.bad[is.Hash]; err == nil && !known { // who put it is not known: an earlier process, say
+		err = k.verify(ctx, c, p, is)
+	}
+	return err == nil && !p.bad[is.Hash], err
 }
 
 // fillMoved gets, for a copy that began with a checkpoint, the packs in which live blocks of

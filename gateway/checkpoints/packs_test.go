@@ -39,6 +39,7 @@ func TestMovable(t *testing.T) {
 		{"a block is missing", []byte("whole"), false, false, []uint64{1, 2}},
 		{"there is no store", nil, true, true, []uint64{1, 2}},
 		{"its record is not known to be there", []byte("whole"), true, false, []uint64{1, 2}},
+		{"it is damaged, and an earlier process put it", []byte("whole"), true, false, []uint64{1, 2}},
 		{"all is well", []byte("whole"), true, false, []uint64{1, 2, 3, 4}},
 	} {
 		var s store.Store
@@ -54,6 +55,9 @@ func TestMovable(t *testing.T) {
 		k.packsOf(c.UUID).covered[2] = x.covered
 		if x.what != "its record is not known to be there" {
 			k.packsOf(c.UUID).proved[2] = 0
+		}
+		if x.what == "all is well" || x.what == "the store has a part of it" {
+			k.packsOf(c.UUID).bad[is.Hash] = false // it was whole when it was put, or verified
 		}
 		got, err := k.movable(t.Context(), c, table, []uint64{1, 2, 3, 4})
 		if err != nil || !slices.Equal(got, x.want) {

@@ -9,13 +9,14 @@ import (
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/pack"
+	"github.com/weir-storage/weir/gateway/packsource"
 )
 
 // sweepPacks deletes packs from the site's store that were condemned, when it has what took their
 // place, and those that were never committed.
 func (k *Keeper) sweepPacks(ctx context.Context, c Copy, table *engine.Packs) error {
 	p, now := k.packsOf(c.UUID), k.cfg.Timers.Now()
-	of, err := volumeID(c.UUID)
+	of, err := packsource.VolumeOf(c.UUID)
 	if err != nil || k.cfg.Store == nil || c.Aside() {
 		return err
 	}
@@ -78,7 +79,7 @@ func (k *Keeper) sweepLoose(ctx context.Context, c Copy, p *packing, table *engi
 	if err != nil {
 		return err
 	}
-	of, err := volumeID(c.UUID)
+	of, err := packsource.VolumeOf(c.UUID)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/gateway/packsource"
 	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/volume"
 )
@@ -67,7 +68,7 @@ func TestStrays(t *testing.T) {
 		}
 		return err == nil
 	}
-	of, err := volumeID(y.copy.UUID)
+	of, err := packsource.VolumeOf(y.copy.UUID)
 	y.must(err)
 	left := []string{first.Name, last.Name}
 	others := []string{segment.Name(of, first.Seq, segment.Hash{7}), segment.Name(of, last.Seq, segment.Hash{7})}

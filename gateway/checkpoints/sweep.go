@@ -14,6 +14,7 @@ import (
 	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/packsource"
 	"github.com/weir-storage/weir/store"
 )
 
@@ -137,7 +138,7 @@ func (k *Keeper) packsLeft(id string) bool {
 	if !p.work.TryLock() {
 		return true
 	}
-	left := p.wanted+len(p.seen) > 0 || p.waits
+	left := p.wanted+len(p.seen)+len(k.suspects.Of(id)) > 0 || p.waits
 	p.work.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -319,7 +320,7 @@ func (k *Keeper) shared(id string) bool {
 // newest that is known here. Nothing is removed then, nor when one can not be read; one that is
 // damaged is none.
 func (k *Keeper) later(ctx context.Context, c Copy, now engine.Checkpoints, names []string) (bool, error) {
-	of, err := volumeID(c.UUID)
+	of, err := packsource.VolumeOf(c.UUID)
 	if err != nil {
 		return false, err
 	}
@@ -327,7 +328,7 @@ func (k *Keeper) later(ctx context.Context, c Copy, now engine.Checkpoints, name
 		if !strings.HasPrefix(name, c.UUID+"/m/") {
 			continue
 		}
-		hash, err := hashOf(name)
+		hash, err := checkpoint.ManifestHash(name)
 		if err != nil {
 			continue
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-storage/weir/gateway/inuse"
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/locks"
+	"github.com/weir-storage/weir/gateway/mending"
 	"github.com/weir-storage/weir/gateway/reaping"
 	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/journal"
@@ -88,7 +89,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		}
 		c.Engine, err = m.openEngine(&c.Local, v, config)
 		if err == nil {
-			logConfig.KnownApplied, logConfig.Moved = c.Engine.Applied(), c.Engine.Moved
+			logConfig.KnownApplied, logConfig.Moved, logConfig.BadPack = c.Engine.Applied(), c.Engine.Moved, m.checkpoints.Suspect(v.UUID)
 		}
 	}
 	if lost != nil && err != nil && !failstop.OfTheMoment(err) {
@@ -138,9 +139,9 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 			return nil, err
 		}
 	}
-	var uploads replica.Uploads
+	var to replica.Uploads
 	if m.cfg.Store != nil {
-		uploads = m.cfg.Store
+		to = mending.NewUploads(m.cfg.Store, c.Log)
 	}
 	cfg := replica.Config{
 		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Blind: blind, Policy: settings.PolicyOf(v, m.cfg.View.Sites()),
@@ -152,7 +153,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		MaxLag:    settings.MaxLag(v),
 		Tails:     settings.TailsOf(v.UUID, m.cfg.View.Record, m.cfg.View.Format),
 		Staleness: settings.Staleness(v),
-		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
+		Store:     to, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
 		Anew: func() { m.BeginsAnew(v.UUID, &checkpoints.Anew{Behind: true}, errBehind) },
 		Ended: func(why error) {
 			if e := (*replica.UnnotedError)(nil); errors.As(why, &e) {

@@ -79,8 +79,8 @@ type Held struct {
 // delay is how long the home waits with a new data key, so that others have it when they need it.
 const delay = time.Second
 
-// Open returns all data keys of a volume. A site that has not all of them opens nothing:
-// ErrAwaited.
+// Open returns all data keys of a volume. A site that has not all of them, or cannot open one,
+// opens nothing: it would acknowledge what it cannot read. The error may be ErrAwaited.
 func (k *Keeper) Open(ctx context.Context, v federation.Volume) (*Held, error) {
 	all, err := k.read(ctx, v)
 	if err != nil {
@@ -92,6 +92,7 @@ func (k *Keeper) Open(ctx context.Context, v federation.Volume) (*Held, error) {
 	return &Held{Keys: keys, told: len(all)}, nil
 }
 
+// read opens the data keys that the registry has. An error may come with some of them.
 func (k *Keeper) read(ctx context.Context, v federation.Volume) (map[uint32]segment.DataKey, error) {
 	ring, rev, err := k.Registry.GetKeyring(ctx, v.UUID)
 	if err != nil {
@@ -170,12 +171,11 @@ func (k *Keeper) home(volume string) bool {
 // take takes in the data keys that the registry has now.
 func (k *Keeper) take(ctx context.Context, v federation.Volume, held *Held) error {
 	all, err := k.read(ctx, v)
-	if err != nil {
-		return err
-	}
 	held.mu.Lock()
 	defer held.mu.Unlock()
-	held.Add(all)
+	if held.Add(all); err != nil { // what can be opened is of use all the same
+		return err
+	}
 	if len(all) > held.told {
 		held.told, held.due = len(all), k.Now().Add(delay)
 	}

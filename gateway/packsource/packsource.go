@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/google/uuid"
+
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/pack"
@@ -19,6 +21,15 @@ import (
 
 // ErrNotHere is of what a pack is to be built from, and that was never at this site, or went.
 var ErrNotHere = errors.New("neither the pool nor the store of this site has it")
+
+// VolumeOf returns the volume of a UUID, as segments and packs name it.
+func VolumeOf(id string) (segment.VolumeID, error) {
+	v, err := uuid.Parse(id)
+	if err != nil {
+		return segment.VolumeID{}, fmt.Errorf("volume %q: %w", id, err)
+	}
+	return segment.VolumeID(v), nil
+}
 
 // Copy is a copy of a volume, and its site's store.
 type Copy struct {

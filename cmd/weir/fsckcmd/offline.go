@@ -55,7 +55,7 @@ func without(ctx context.Context, sh *cli.Shell, opener *access.Opener, name str
 	if p.file, err = config.Read(path); err != nil {
 		return r, err
 	}
-	if p.volume, p.keys, err = rebuildcmd.KeysOf(ctx, opener, name, o.keyring, p.file); err != nil {
+	if p.volume, p.keys, err = rebuildcmd.KeysOf(ctx, sh, opener, name, o.keyring, p.file); err != nil {
 		return r, err
 	}
 	if o.store || o.storeDir != "" {

@@ -26,6 +26,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/machine"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/gateway/rebuild"
 	"github.com/weir-storage/weir/store"
 	storedir "github.com/weir-storage/weir/store/dir"
@@ -86,7 +87,7 @@ func run(ctx context.Context, sh *cli.Shell, opener *access.Opener, name string,
 	if err != nil {
 		return err
 	}
-	id, keys, err := KeysOf(ctx, opener, name, o.keyring, file)
+	id, keys, err := KeysOf(ctx, sh, opener, name, o.keyring, file)
 	if err != nil {
 		return err
 	}
@@ -195,8 +196,10 @@ func OpenStore(ctx context.Context, c config.Store, dir string, logger *slog.Log
 }
 
 // KeysOf finds a volume's identity and its data keys, as far as the site of a configuration has
-// them. file has the keyring; empty: the registry has it.
-func KeysOf(ctx context.Context, opener *access.Opener, name, file string, c config.Config) (id volume.ID, _ *segment.Keys, err error) {
+// them. file has the keyring; empty: the registry has it. Keys that are sealed under a secret which
+// is not here are left out, which is told: what was sealed with the others can be read.
+func KeysOf(ctx context.Context, sh *cli.Shell, opener *access.Opener, name, file string, c config.Config) (id volume.ID,
+	_ *segment.Keys, err error) {
 	key, err := gatewaycmd.ReadSiteKey(c.SiteKey)
 	if err != nil {
 		return id, nil, err
@@ -232,6 +235,11 @@ func KeysOf(ctx context.Context, opener *access.Opener, name, file string, c con
 		return id, nil, fmt.Errorf("volume %s: UUID %q: %w", name, ring.Volume, err)
 	}
 	all, err := key.UnwrapAll(ring, c.Site)
+	if errors.Is(err, keyring.ErrErasable) && len(all) > 0 {
+		n := len(ring.Keys())
+		sh.Tell("warning: %d of %d data keys cannot be opened, and what is sealed with them cannot be read: %v\n", n-len(all), n, err)
+		err = nil
+	}
 	if err != nil {
 		return id, nil, err
 	}

@@ -79,38 +79,69 @@ func markDeleted(ctx context.Context, cl *access.Client, name, uuid string, now 
 				"delete its GeoVolume or PersistentVolumeClaim there, with reclaimPolicy Delete", name, v.OwnerSite)
 		}
 		if err := spared(ctx, cl, v); err != nil {
-			return v, err
+			return v, errors.Join(err, reopen(ctx, cl, v.UUID))
 		}
-		if rev, err = shut(ctx, cl, rev, &v); err == nil {
-			v.Deleted, v.DeletedAt, v.PurgeAfter = true, now.UTC(), now.UTC().Add(trash)
-			_, err = cl.Registry.UpdateVolume(ctx, rev, v)
+		if err = shut(ctx, cl, &rev, &v); err == nil {
+			next := v
+			next.Deleted, next.DeletedAt, next.PurgeAfter = true, now.UTC(), now.UTC().Add(trash)
+			if _, err = cl.Registry.UpdateVolume(ctx, rev, next); err == nil {
+				return next, nil
+			}
 		}
 		if try == updateTries || !errors.Is(err, federation.ErrConflict) && !errors.Is(err, federation.ErrUnknown) {
-			return v, err
+			return v, errors.Join(err, reopen(ctx, cl, v.UUID))
 		}
 	}
 }
 
-// shut forbids new claims, and then refuses if the volume has claims: it allows new ones again.
-// Whoever makes a claim reads the volume's record afterwards, so one of the two sees the other.
-func shut(ctx context.Context, cl *access.Client, rev federation.Revision, v *federation.Volume) (federation.Revision, error) {
-	var err error
+// shut forbids new claims, and then refuses if the volume has claims, or if another one is being
+// made of it. Whoever makes a claim reads the volume's record afterwards, so one of the two sees
+// the other. If it refuses, the volume stays shut.
+func shut(ctx context.Context, cl *access.Client, rev *federation.Revision, v *federation.Volume) error {
 	if !v.Closing {
 		v.Closing = true
-		if rev, err = cl.Registry.UpdateVolume(ctx, rev, *v); err != nil {
-			return rev, err
+		now, err := cl.Registry.UpdateVolume(ctx, *rev, *v)
+		if err != nil {
+			return err
 		}
+		*rev = now
 	}
 	claims, err := cl.Registry.ListClaims(ctx, v.UUID)
-	if err != nil || len(claims) == 0 {
-		return rev, err
+	if err != nil {
+		return err
+	}
+	if len(claims) == 0 {
+		return spared(ctx, cl, *v)
 	}
 	var users []string
 	for _, x := range claims {
 		users = append(users, x.Site+"/"+x.Namespace+"/"+x.Name)
 	}
-	v.Closing = false
-	_, err = cl.Registry.UpdateVolume(ctx, rev, *v)
-	return rev, errors.Join(fmt.Errorf("delete volume %s: it is in use by %s (site/namespace/name): delete these first",
-		v.Name, strings.Join(users, ", ")), err)
+	return fmt.Errorf("delete volume %s: it is in use by %s (site/namespace/name): delete these first", v.Name, strings.Join(users, ", "))
+}
+
+// reopenTime bounds how long it is tried to call off a deletion.
+const reopenTime = 10 * time.Second
+
+// reopen calls off a deletion that had begun and came to nothing, also if it was interrupted: new
+// claims are allowed again. Who deletes the volume at the same time begins again.
+func reopen(ctx context.Context, cl *access.Client, uuid string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reopenTime)
+	defer cancel()
+	for try := 1; ; try++ {
+		v, rev, err := cl.Registry.GetVolume(ctx, uuid)
+		if errors.Is(err, federation.ErrNotFound) || err == nil && (!v.Closing || v.Deleted) {
+			return nil
+		}
+		if err == nil {
+			v.Closing = false
+			_, err = cl.Registry.UpdateVolume(ctx, rev, v)
+		}
+		if err == nil {
+			return nil
+		}
+		if try == updateTries || !errors.Is(err, federation.ErrConflict) && !errors.Is(err, federation.ErrUnknown) {
+			return fmt.Errorf("nobody can claim volume %s until `weir volume undelete %[1]s` calls its deletion off: %w", v.Name, err)
+		}
+	}
 }

@@ -87,6 +87,7 @@ func (o origin) make(ctx context.Context, sh *cli.Shell, cl *access.Client, m sp
 		}
 		return s, err
 	}
+	o.tidy(ctx, sh, cl)
 	v, err := create(ctx, cl, m, begins, sh.Now(), sh.Random)
 	if err != nil && o.snapshot == "" && v.UUID != "" && !errors.Is(err, federation.ErrUnknown) {
 		o.drop(context.WithoutCancel(ctx), sh, cl, v.UUID)
@@ -247,15 +248,43 @@ func awaitFilled(ctx context.Context, sh *cli.Shell, cl *access.Client, v federa
 
 // spared refuses to delete a volume while others are being made of it (fill-3).
 func spared(ctx context.Context, cl *access.Client, v federation.Volume) error {
-	all, err := cl.Registry.ListVolumes(ctx)
-	if err != nil {
-		return err
+	child, err := making(ctx, cl, v)
+	if err == nil && child != "" {
+		err = fmt.Errorf("delete volume %s: volume %s is being made of it: wait until that has all, or delete that first", v.Name, child)
 	}
+	return err
+}
+
+// making returns the name of a volume that is being made of this one, if there is any.
+func making(ctx context.Context, cl *access.Client, v federation.Volume) (string, error) {
+	all, err := cl.Registry.ListVolumes(ctx)
 	for _, x := range all {
 		if n := x.Volume; n.Source.Unfinished() && n.Source.Volume == v.UUID && !n.Deleted && n.Owner == v.Owner {
-			return fmt.Errorf("delete volume %s: volume %s is being made of it: wait until that has all, or delete that first", v.Name,
-				n.Name)
+			return n.Name, err
 		}
 	}
-	return nil
+	return "", err
+}
+
+// abandoned is how long after a snapshot was taken for a volume nobody makes that volume any more:
+// a command waits for the snapshot at most snapshotWait, and makes the volume then.
+const abandoned = time.Hour
+
+// tidy drops snapshots that were taken for volumes that never came to be: their commands were
+// killed in between. What cannot be looked at stays, and no error is told.
+func (o origin) tidy(ctx context.Context, sh *cli.Shell, cl *access.Client) {
+	told, err := reportedSnapshots(ctx, cl, o.volume)
+	if err != nil {
+		return
+	}
+	for _, w := range o.volume.Snapshots {
+		x, there := told.Of(w.Name)
+		if w.Drop || w.Name != snapshots.CloneName(w.UID) || !there || x.State != snapshots.StateTaken ||
+			sh.Now().Sub(x.Time) < abandoned {
+			continue
+		}
+		if _, _, err := cl.Registry.GetVolume(ctx, w.UID); errors.Is(err, federation.ErrNotFound) {
+			o.drop(ctx, sh, cl, w.UID)
+		}
+	}
 }

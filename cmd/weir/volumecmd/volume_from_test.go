@@ -83,10 +83,40 @@ func TestVolumeFrom(t *testing.T) {
 	}
 	create(cli.ExitOK, "", "slow", "old", "--wait", "0")
 	create(cli.ExitError, "the same command goes on waiting", "slow", "old", "--wait", "100ms")
+	change := func(name string, f func(*federation.Volume)) {
+		t.Helper()
+		v, rev, err := b.Registry.FindVolume(t.Context(), name)
+		if f(&v); err == nil {
+			_, err = b.Registry.UpdateVolume(t.Context(), rev, v)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change("old", func(v *federation.Volume) { v.Closing = true }) // a command was killed
 	b.Want(cli.ExitError, "volume slow is being made of it", "", "volume", "delete", "old", "--yes")
+	if v := record("old"); v.Closing || v.Deleted {
+		t.Errorf("after the refusal: %+v", v)
+	}
 	b.Want(cli.ExitOK, "is deleted since", "", "volume", "delete", "slow", "--yes")
 	if w := record("old").Snapshots; len(w) > 0 {
 		t.Errorf("the snapshot of a volume that was deleted is still asked for: %v", w)
+	}
+	b.Want(cli.ExitError, "`weir volume create --from` makes another one", "", "volume", "undelete", "slow")
+
+	// A command was killed when it had a snapshot for a volume, and no volume.
+	const lost = "00000000-0000-4000-8000-00000000000f"
+	change("old", func(v *federation.Volume) {
+		v.Snapshots = append(v.Snapshots, snapshots.Wish{Name: snapshots.CloneName(lost), UID: lost})
+	})
+	create(cli.ExitOK, "volume clone2 has all of old", "clone2", "old")
+	if w := record("old").Snapshots; len(w) != 1 || w[0].UID != lost {
+		t.Errorf("the snapshot of a command that may run still: %v", w)
+	}
+	b.Now = clitest.Time.Add(abandoned)
+	create(cli.ExitOK, "volume clone3 has all of old", "clone3", "old")
+	if w := record("old").Snapshots; len(w) > 0 {
+		t.Errorf("a snapshot for a volume that never came to be is still asked for: %v", w)
 	}
 	b.Want(cli.ExitOK, "is deleted since", "", "volume", "delete", "old", "--yes")
 	create(cli.ExitError, "it was deleted at", "newer", "old")

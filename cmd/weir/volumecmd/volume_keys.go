@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/cmd/weir/internal/keyfile"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
 )
@@ -60,7 +61,7 @@ type KeySite struct {
 
 func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	var output string
-	var out exported
+	var out keyfile.Export
 	c := &cobra.Command{
 		Use: "keys NAME", Short: "Show who can read a volume", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Shows the sites that a volume's key is wrapped for, and why. Such a site can read all of the volume\n" +
@@ -82,8 +83,8 @@ func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 				return err
 			}
 			defer cl.Close()
-			if out.to != "" {
-				return exportKeys(c.Context(), sh, opener, cl, a[0], out)
+			if out.To != "" {
+				return out.Write(c.Context(), sh, opener, cl, a[0])
 			}
 			k, err := keysOf(c.Context(), cl, a[0])
 			if err != nil {
@@ -132,9 +133,9 @@ func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	c.AddCommand(rotateCommand(sh, opener))
 	cli.OutputFlag(c, &output)
 	f := c.Flags()
-	f.StringVar(&out.to, "export", "", "write the data keys in the clear to this new `FILE`")
-	f.StringVar(&out.siteKey, "site-key", "", "with --export: `FILE` with a site's private key, by default siteKey of --config")
-	f.StringVar(&out.site, "site", "", "with --export: `NAME` of that site, by default site of --config")
+	f.StringVar(&out.To, "export", "", "write the data keys in the clear to this new `FILE`")
+	f.StringVar(&out.SiteKey, "site-key", "", "with --export: `FILE` with a site's private key, by default siteKey of --config")
+	f.StringVar(&out.Site, "site", "", "with --export: `NAME` of that site, by default site of --config")
 	return c
 }
 

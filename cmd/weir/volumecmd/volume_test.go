@@ -177,9 +177,28 @@ func TestVolumeDeleteInUse(t *testing.T) {
 	if err != nil || v.Closing || v.Deleted {
 		t.Fatalf("after the refusal: %+v, %v", v, err)
 	}
+	closing := func(want bool) {
+		t.Helper()
+		if v, rev, err = b.Registry.FindVolume(t.Context(), "data"); err != nil || v.Closing != want || v.Deleted {
+			t.Fatalf("%+v, %v", v, err)
+		}
+	}
+	b.Registry.Script(memory.None, memory.ConflictFault) // others change the record meanwhile
+	b.Want(cli.ExitError, "in use by fra/lab/copy", "", "volume", "delete", "data", "--yes")
+	closing(false)
 	if err := b.Registry.DeleteClaim(t.Context(), v.UUID, "fra", "lab", "copy"); err != nil {
 		t.Fatal(err)
 	}
+	// What came to nothing lets others claim the volume.
+	b.Registry.Script(memory.None, memory.UnavailableFault)
+	b.Want(cli.ExitError, "", "", "volume", "delete", "data", "--yes")
+	closing(false)
+	b.Registry.Script(memory.None, memory.UnavailableFault, memory.UnavailableFault)
+	b.Want(cli.ExitError, "`weir volume undelete data` calls its deletion off", "", "volume", "delete", "data", "--yes")
+	closing(true)
+	b.Want(cli.ExitOK, "volume data is there again", "", "volume", "undelete", "data")
+	closing(false)
+	b.Want(cli.ExitError, "it is not in the trash", "", "volume", "undelete", "data")
 	v.OwnerSite, v.OwnerCluster = "ams", "uid"
 	if rev, err = b.Registry.UpdateVolume(t.Context(), rev, v); err != nil {
 		t.Fatal(err)

@@ -74,6 +74,14 @@ func transfer(ctx context.Context, cl *access.Client, name, to string, force boo
 		if err := mayTransfer(ctx, cl, v, force); err != nil {
 			return "", err
 		}
+		child, err := making(ctx, cl, v)
+		if err == nil && child != "" && !force {
+			err = fmt.Errorf("volume %s: volume %s is being made of it, which reads no volume of another owner: wait until that has all, "+
+				"or delete that first", v.Name, child)
+		}
+		if err != nil {
+			return "", err
+		}
 		if ids := slices.Concat(v.Agreed, v.Stores); s.Site.Organization != v.Owner && len(ids) > 0 {
 			return "", fmt.Errorf("volume %s: it is at others by agreements of %s, which another organization does not have (%s): have "+
 				"its copies elsewhere first", name, v.Owner, strings.Join(ids, ", "))
@@ -116,6 +124,8 @@ func mayTransfer(ctx context.Context, cl *access.Client, v federation.Volume, fo
 		return fmt.Errorf("volume %s: its owner is deleting it: take that back there first", v.Name)
 	case v.Owner != me:
 		return fmt.Errorf("volume %s: it belongs to %s, and your certificate is of %s: ask a person there", v.Name, v.Owner, me)
+	case v.Source.Unfinished():
+		return fmt.Errorf("volume %s: it does not have all that it is made of: `weir volume create --from` waits for that", v.Name)
 	case v.Spec.Clients.Certificates == users.CertificatesRequired, v.Spec.Clients.Ports == users.PortsPrivileged:
 		return fmt.Errorf("volume %s: it asks its clients for certificates or privileged ports, which volumes of clusters cannot yet: "+
 			"take that back first, with weir volume clients", v.Name)

@@ -8,6 +8,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/clitest"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
 )
 
 func TestVolumeTransfer(t *testing.T) {
@@ -17,7 +18,8 @@ func TestVolumeTransfer(t *testing.T) {
 	b.Silent("waw", "PSNC")
 	b.Cluster("ams", "SURF", "uid-ams")
 	b.Cluster("waw", "PSNC", "uid-waw")
-	v := federation.Volume{UUID: "u1", Name: "team.data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}}
+	v := federation.Volume{UUID: "00000000-0000-4000-8000-000000000001", Name: "team.data", Owner: "SURF", Generation: 1,
+		Sites: []string{"ams"}}
 	if _, err := b.Registry.CreateVolume(t.Context(), v, federation.Keyring{}); err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +39,26 @@ func TestVolumeTransfer(t *testing.T) {
 	b.Want(cli.ExitOK, "root is nobody", "", "volume", "clients", "team.data", "--squash", "Root")
 	b.Want(cli.ExitError, "it asks clients at sites [fra]", "", "volume", "transfer", "team.data", "--to", "ams")
 	b.Want(cli.ExitOK, "root is nobody", "", "volume", "clients", "team.data", "--site", "fra", "--forget")
+
+	// Who makes a volume of another one reads it, which needs one owner of both.
+	made := federation.Volume{UUID: "u2", Name: "child", Owner: "SURF", Generation: 1, Sites: []string{"ams"},
+		Source: &snapshots.Source{Volume: v.UUID, Snapshot: "s", Snap: 5, Time: clitest.Time}}
+	if _, err := b.Registry.CreateVolume(t.Context(), made, federation.Keyring{}); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitError, "volume child is being made of it", "", "volume", "transfer", "team.data", "--to", "ams")
+	b.Want(cli.ExitError, "it does not have all that it is made of", "", "volume", "transfer", "child", "--to", "ams")
+	child, at, err := b.Registry.GetVolume(t.Context(), "u2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := *child.Source
+	whole.Done = true
+	child.Source = &whole
+	if _, err := b.Registry.UpdateVolume(t.Context(), at, child); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitOK, "volume child: owner is SURF (ams), was SURF", "", "volume", "transfer", "child", "--to", "ams")
 	b.Want(cli.ExitOK, "volume team.data: owner is SURF (ams), was SURF", "", "volume", "transfer", "team.data", "--to", "ams")
 	owner("SURF", "ams", "uid-ams")
 	b.Want(cli.ExitOK, "owns it already", "", "volume", "transfer", "team.data", "--to", "ams")

@@ -13,13 +13,15 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
 )
 
 func undeleteCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	return &cobra.Command{
 		Use: "undelete NAME", Short: "Take a volume out of the trash", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Takes a deleted volume out of the trash, as long as it was not purged. Gateways serve it again, with\n" +
-			"all that it had. Clients that were admitted still are.",
+			"all that it had. Clients that were admitted still are. A deletion that was interrupted before the\n" +
+			"volume was in the trash is called off.",
 		Example: "  weir volume undelete data",
 		RunE: func(c *cobra.Command, a []string) error {
 			cl, err := opener.Open()
@@ -79,15 +81,20 @@ func trashed(ctx context.Context, cl *access.Client, op, name, uuid string, chan
 	for try := 1; ; try++ {
 		v, rev, err := cl.Find(ctx, name)
 		switch {
-		case try > 1 && op == "purge" && errors.Is(err, federation.ErrNotFound), try > 1 && op == "undelete" && err == nil && !v.Deleted:
+		case try > 1 && op == "purge" && errors.Is(err, federation.ErrNotFound),
+			try > 1 && op == "undelete" && err == nil && !v.Deleted && !v.Closing:
 			v.Name = name
 			return v, nil // the former try did it
 		case err != nil:
 			return v, err
 		case uuid != "" && v.UUID != uuid:
 			return v, fmt.Errorf("%s volume %s: the name now means another volume, %s: nothing was changed", op, name, v.UUID)
+		case !v.Deleted && op == "undelete" && v.Closing && v.OwnerCluster == "": // its deletion was interrupted
 		case !v.Deleted:
 			return v, fmt.Errorf("%s volume %s: it is not in the trash: `weir volume delete` puts it there", op, name)
+		case op == "undelete" && v.Source.Unfinished() && v.Source.Snapshot == snapshots.CloneName(v.UUID):
+			return v, fmt.Errorf("%s volume %s: it does not have all that it was made of, and the snapshot that was taken for it went "+
+				"when it was deleted: `weir volume purge` frees the name, and `weir volume create --from` makes another one", op, name)
 		case v.OwnerCluster != "":
 			return v, fmt.Errorf("%s volume %s: it belongs to the cluster of site %s, whose operator alone changes it: "+
 				"it is purged after %s", op, name, v.OwnerSite, cli.Stamp(v.PurgeAt()))
