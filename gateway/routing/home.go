@@ -28,7 +28,7 @@ func (v *Router) atHome(ctx context.Context, r volume.Request, repeatable bool, 
 	unknown := false // it may have been executed
 	for {
 		changed := v.cfg.View.Changed()
-		out, err := v.once(ctx, revoked, op)
+		out, err := v.once(ctx, revoked, v.cfg.Forwarded, op)
 		if unknown = unknown || errors.Is(err, volume.ErrUnknown); unknown {
 			yield = nil
 		}
@@ -96,9 +96,10 @@ func ended(ctx context.Context) <-chan struct{} {
 	return ctx.Done()
 }
 
-// Once implements locks.Home: it executes op once at the present home.
+// Once implements locks.Home: it executes op once at the present home. It does not count as an
+// operation that the home was asked for: no client waits for it.
 func (v *Router) Once(ctx context.Context, op func(ctx context.Context, h forward.Home) error) (epoch uint64, err error) {
-	out, err := v.once(ctx, nil, op)
+	out, err := v.once(ctx, nil, nil, op)
 	return out.epoch, err
 }
 
@@ -114,7 +115,9 @@ func (v *Router) Epoch() uint64 {
 }
 
 // once executes op once at the present home. op is cancelled when revoked ends, which may be nil.
-func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context, h forward.Home) error) (result, error) {
+// asked is told of it if the home is another gateway; nil: nobody is told.
+func (v *Router) once(ctx, revoked context.Context, asked func(took time.Duration, err error),
+	op func(ctx context.Context, h forward.Home) error) (result, error) {
 	ctx, done := either(ctx, revoked)
 	defer done()
 	if l := v.Copy(); l != nil {
@@ -148,8 +151,8 @@ func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context,
 	asking, answered := track.Begin(ctx, track.Home)
 	err = op(asking, call)
 	answered()
-	if v.cfg.Forwarded != nil {
-		v.cfg.Forwarded(v.cfg.Clock()-began, err)
+	if asked != nil {
+		asked(v.cfg.Clock()-began, err)
 	}
 	if call.Unanswered || errors.Is(err, forward.ErrRegister) {
 		// The registration is void before the operation is sent again. So the first one does

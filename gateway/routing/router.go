@@ -46,8 +46,8 @@ type Config struct {
 	Verifier func(epoch uint64) volume.Verifier
 	// Prefetch returns who is told what clients read.
 	Prefetch func() Prefetch
-	// Forwarded is told of each operation that another gateway, the home, was asked for. nil:
-	// nobody is. It must not block.
+	// Forwarded is told of each operation of a client that another gateway, the home, was asked
+	// for. nil: nobody is. It must not block.
 	Forwarded func(took time.Duration, err error)
 	// Slow logs the operations of other gateways that take long here. Tracer follows them; nil:
 	// nobody does.
