@@ -188,32 +188,38 @@ func (is compacted) String() string {
 }
 
 // TestOverwrite overwrites a working set of 20 MiB ten times, at random and unaligned; with
-// WEIR_SOAK=1 one of 200 MiB. Afterwards stores have little more than what lives. All bounds and
-// rules are those of 2 GiB, divided by 100 or 10.
+// WEIR_SOAK=1 one of 200 MiB, and with WEIR_SOAK=full one of 2 GiB, which takes 14 GB of memory.
+// Afterwards stores have little more than what lives. All bounds and rules are those of 2 GiB,
+// divided by 100, 10 or 1. How fast clients are without compaction is compared with 200 MiB only.
 func TestOverwrite(t *testing.T) {
-	size, part := 20<<20, int64(100)
-	if os.Getenv("WEIR_SOAK") == "1" {
+	size, part, without := 20<<20, int64(100), 1
+	limit := int64(8 << 30)
+	switch os.Getenv("WEIR_SOAK") {
+	case "1":
 		size, part = 200<<20, 10
+	case "full":
+		size, part, without, limit = 2<<30, 1, 100, 3<<30
 	}
 	t.Log("without compaction")
 	plain := &overwriting{cluster: newCluster(t), part: part}
 	plain.due = checkpoints.Due{Bytes: 1 << 50, Shrunk: 1 << 50, Segments: 1 << 40, Grace: time.Hour}
 	plain.limit = 8 << 30
-	plain.begin(size)
-	without := plain.overwrite(10 * size)
+	plain.begin(size / without)
+	slow := plain.overwrite(10*size/without) * time.Duration(without)
+	logged := plain.logged * int64(without)
 	for _, s := range plain.order {
 		plain.stop(s)
 	}
 
 	o := &overwriting{cluster: newCluster(t), part: part}
-	o.due, o.limit = o.rule(), 8<<30
+	o.due, o.limit = o.rule(), limit
 	o.begin(size)
 	with := o.overwrite(10 * size)
 	live := int64(size)
-	speed := without.Seconds() / with.Seconds()
+	speed := slow.Seconds() / with.Seconds()
 	t.Logf("%d bytes overwritten in %v without compaction, %v with: %.2f x the throughput; the store had %.2f x live then, %.2f at most",
-		10*size, without, with, speed, float64(o.stored("a"))/float64(live), float64(o.most)/float64(live))
-	t.Log("then ", o.compacted(plain.logged))
+		10*size, slow, with, speed, float64(o.stored("a"))/float64(live), float64(o.most)/float64(live))
+	t.Log("then ", o.compacted(logged))
 	began := time.Now()
 	slack := (256 << 20) / part
 	for _, site := range []string{"a", "b"} {
@@ -230,7 +236,7 @@ func TestOverwrite(t *testing.T) {
 			float64(is.Bytes)/float64(live), float64(is.Bytes-slack)/float64(live), slack,
 			float64(is.Of(space.Live).Bytes)/float64(live), is.Parts)
 	}
-	is := o.compacted(plain.logged)
+	is := o.compacted(logged)
 	t.Logf("settled in %v: %v", time.Since(began), is)
 	if is.packs == 0 || is.logged*50 > int64(is.moved) {
 		t.Errorf("too little is moved, or that takes too much: %v", is)
