@@ -50,8 +50,7 @@ func (g *Gateway) diagnostics() []Diagnostic {
 				"mallocs": m.Mallocs, "frees": m.Frees, "gc": uint64(m.NumGC), "gcPauseNanoseconds": m.PauseTotalNs,
 				"goroutines": uint64(runtime.NumGoroutine())}
 		})},
-		{"goroutines.txt", profile("goroutine", 2)},
-		{"heap.pb.gz", profile("heap", 0)},
+		{"goroutines.txt", profile("goroutine", 2)}, {"heap.pb.gz", profile("heap", 0)},
 	}, g.cfg.Diagnostics...)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/admission"
+	"github.com/weir-storage/weir/gateway/blind"
 	"github.com/weir-storage/weir/gateway/borrowing"
 	"github.com/weir-storage/weir/gateway/caching"
 	"github.com/weir-storage/weir/gateway/checking"
@@ -60,6 +61,7 @@ type Gateway struct {
 	transport *peer.Transport
 	node      *replica.Node
 	copies    *copies.Manager
+	blind     *blind.Keeper
 	keys      *keys.Keeper
 	routers   *routing.Routers
 	nfs       *nfs.Server
@@ -134,16 +136,19 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	g.keys = &keys.Keeper{Self: g.self, View: g.view, Registry: cfg.Registry, SiteKey: cfg.SiteKey, Now: cfg.Now, Vault: g.pools.Keys,
 		After: cfg.Timers.After, Rand: cfg.Rand, Rotates: g.peers.Signed, Forward: g.peers.Forward, Caller: g.peers.Identity,
 		Logger: cfg.Logger}
+	g.blind = blind.New(blind.Config{Gateway: cfg.Name, View: g.view, Client: g.peers.Segments, Store: cfg.Store, Dir: g.pools.Volume,
+		Timers: cfg.Timers, Every: cfg.Checkpoints.Every, Logger: cfg.Logger})
 	g.copies, err = copies.NewManager(copies.ManagerConfig{
 		Self: g.self, Promise: cfg.Promise, View: g.view, Registry: cfg.Registry, Peers: g.peers, Node: g.node, Pool: g.pools, FS: cfg.FS,
 		Store: cfg.Store, Lent: g.borrower.Sources, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now, Timers: cfg.Timers, Rand: cfg.Rand,
-		Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
+		Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering, Keys: g.keys, Blind: g.blind,
 		Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow, Checkpoints: cfg.Checkpoints,
-		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced, Keys: g.keys,
+		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced,
 	})
 	if err != nil {
 		return nil, err
 	}
+	g.blind.Manage(g.copies)
 	g.lodging = lodging.New(lodging.Config{Gateway: cfg.Name, Site: cfg.Site, Organization: cfg.Organization,
 		By: cfg.Credentials.Identity().String(), View: g.view, Registry: cfg.Registry, Copies: g.copies, Pools: g.pools, Store: cfg.Store,
 		Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
@@ -206,7 +211,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	defer cfg.Meters.Watch(g.state, g.nameOf)()
 	server := grpc.NewServer(append(g.peers.ServerOptions(), peers.Guarded(cfg.Logger, func() { g.panics.Add(1) })...)...)
 	peerpb.RegisterPeerServer(server, &peer.Server{Caller: g.peers.Caller, Deliver: g.node.Deliver,
-		Fetched: g.copies.Fetch, May: g.copies.May, Newest: g.copies.Newest, Objects: g.copies.Objects})
+		Fetched: g.copies.Fetch, May: g.copies.May, Newest: g.blind.Newest, Told: g.blind.Told, Objects: g.copies.Objects})
 	peerpb.RegisterOutlinesServer(server, &outline.Server{Caller: g.peers.Caller, Open: g.copies.Home,
 		Uses: func(volume, gateway string) bool { return locks.Reads(g.view, volume, gateway) }})
 	forwardpb.RegisterForwardServer(server, &service{g: g, Caching: g.caching, Keeper: g.keys, Mover: g.mover,
@@ -224,7 +229,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	var work sync.WaitGroup
 	failed := make(chan error, 2)
 	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.copies.KeepPurging,
-		g.copies.KeepCheckpoints, g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run, g.watchPools,
+		g.copies.KeepCheckpoints, g.blind.Run, g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run, g.watchPools,
 		g.movePools, g.lodging.Run, g.snapshots.Run, g.scrubber.Run, func(ctx context.Context) { g.borrower.Run(ctx, g.copies) }} {
 		work.Go(func() { loop(ctx) })
 	}

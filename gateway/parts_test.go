@@ -28,6 +28,7 @@ func TestPartsAtGateways(t *testing.T) {
 	methods := map[string][]pki.Part{
 		peerpb.Peer_Carry_FullMethodName: {pki.PartGateway}, peerpb.Peer_Fetch_FullMethodName: {pki.PartGateway},
 		peerpb.Peer_Checkpoint_FullMethodName: {pki.PartGateway}, peerpb.Peer_Object_FullMethodName: {pki.PartGateway},
+		peerpb.Peer_Past_FullMethodName:       {pki.PartGateway},
 		peerpb.Outlines_Follow_FullMethodName: {pki.PartGateway}, forwardpb.Forward_Call_FullMethodName: {pki.PartGateway},
 		forwardpb.Forward_Held_FullMethodName: {pki.PartGateway}, forwardpb.Forward_Status_FullMethodName: people,
 		forwardpb.Forward_Failover_FullMethodName: people, forwardpb.Forward_Activity_FullMethodName: people,

@@ -75,6 +75,11 @@ func parseName(text string) (volume segment.VolumeID, k kind, hash Hash, err err
 	return volume, k, hash, nil
 }
 
+// ManifestName returns the name of the manifest of a checkpoint.
+func ManifestName(volume segment.VolumeID, hash Hash) string {
+	return name(volume, manifestKind, hash)
+}
+
 // ManifestHash returns the hash in the name of a manifest.
 func ManifestHash(object string) (Hash, error) {
 	_, k, hash, err := parseName(object)

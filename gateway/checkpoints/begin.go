@@ -46,10 +46,14 @@ type Anew struct {
 	// Alike is what to begin with; zero: the newest that others tell of, of a number after After.
 	Alike checkpoint.Hash
 	After uint64
-	Whole bool // without a checkpoint, the metadata are made from the whole log
+	Own   checkpoint.Hash // what to begin with if nobody tells; zero: nothing
+	Whole bool            // without a checkpoint, the metadata are made from the whole log
 	// Ended, if it is not nil, has room for one error: it gets how it ended.
 	Ended chan error
 }
+
+// Alone reports whether a copy begins anew although nobody tells of a checkpoint.
+func (a *Anew) Alone() bool { return a != nil && a.Own != (checkpoint.Hash{}) }
 
 // End tells how it ended, unless that was told before.
 func (a *Anew) End(err error) {
@@ -144,6 +148,8 @@ func (k *Keeper) anew(ctx context.Context, b Beginning, l *log.Log, from objects
 	}
 	if b.Anew.Alike != (checkpoint.Hash{}) {
 		hash = b.Anew.Alike[:]
+	} else if hash == nil && b.Anew.Alone() {
+		hash = b.Anew.Own[:]
 	}
 	all := l.Base() == log.Position{} && l.AbsentBytes() == 0
 	switch doubt := l.Recovered().Doubt; {

@@ -325,7 +325,10 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	return nil
 }
 
-// objects are those of a volume's checkpoints, here and elsewhere.
+// Objects returns those of a volume's checkpoints, here and elsewhere. Without a key it finds
+// damage, and no forgery.
+func (k *Keeper) Objects(id string) checkpoint.Objects { return k.objects(id) }
+
 func (k *Keeper) objects(id string) objects {
 	o := objects{store: k.cfg.Store, volume: id}
 	if v := k.cfg.View.Volume(id); v != nil && v.Control != nil {

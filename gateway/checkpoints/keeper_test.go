@@ -104,7 +104,7 @@ func TestShared(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := New(Config{Gateway: "ga", Site: "a", View: v, Logger: slog.New(slog.DiscardHandler)})
-		if got := k.shared("v"); got != x.want {
+		if got := k.Shared("v"); got != x.want {
 			t.Errorf("%s: %t", what, got)
 		}
 	}

@@ -3,11 +3,8 @@
 package checkpoints
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/weir-storage/weir/engine"
-	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/federation/upkeep"
 )
 
@@ -31,12 +28,4 @@ func (p *packing) moved(says upkeep.Compaction, began time.Time, bytes uint64, r
 		p.next = earliest
 	}
 	p.next = p.next.Add(says.Pace(int64(bytes)))
-}
-
-// alike returns an error if a pack is not the one that the home made.
-func alike(b pack.Built, want engine.Pack) error {
-	if b.Hash != want.Hash || b.Len != want.Len {
-		return fmt.Errorf("pack %d is %x here, %d bytes, and %x at the home, %d bytes", want.Number, b.Hash, b.Len, want.Hash, want.Len)
-	}
-	return nil
 }

@@ -336,7 +336,7 @@ func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.
 	for _, n := range is.From {
 		from = append(from, table.All[n-1])
 	}
-	_, err = k.build(ctx, c, index.Kept(), from, index.Key(), func(b pack.Built) error { return alike(b, is) })
+	_, err = k.build(ctx, c, index.Kept(), from, index.Key(), func(b pack.Built) error { return packsource.Alike(b, is) })
 	if err == nil || ctx.Err() != nil || errors.Is(err, log.ErrFull) {
 		return err
 	}

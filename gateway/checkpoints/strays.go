@@ -87,7 +87,7 @@ func (k *Keeper) findStrays(ctx context.Context, c Copy) (*strays, error) {
 // the store is to be looked at yet.
 func (k *Keeper) straysLeft(c Copy) bool {
 	is := k.strays[c.UUID]
-	if k.cfg.Store == nil || c.Aside() || k.shared(c.UUID) {
+	if k.cfg.Store == nil || c.Aside() || k.Shared(c.UUID) {
 		return false
 	}
 	if is == nil || is.engine != c.Engine {

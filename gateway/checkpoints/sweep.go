@@ -205,7 +205,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		k.condemned[c.UUID] = left
 		k.mu.Unlock()
 	}()
-	if c.Aside() || k.shared(c.UUID) { // a person looks at what was left out first
+	if c.Aside() || k.Shared(c.UUID) { // a person looks at what was left out first
 		return perr
 	}
 	slices.Sort(due)
@@ -304,10 +304,10 @@ func (k *Keeper) sweepObjects(ctx context.Context, c Copy) error {
 	return nil
 }
 
-// shared reports whether another gateway of this site may have a copy of a volume: one is
+// Shared reports whether another gateway of this site may have a copy of a volume: one is
 // registered there, or counts. It has the same store, may know less, and may become home by a
 // person's word (checkpoints-9). What is told of followers does not come to gateways.
-func (k *Keeper) shared(id string) bool {
+func (k *Keeper) Shared(id string) bool {
 	another := func(m federation.Member) bool { return m.Site == k.cfg.Site && m.Gateway != k.cfg.Gateway }
 	if slices.ContainsFunc(k.cfg.View.Members(), another) {
 		return true

@@ -10,9 +10,21 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/replica/protocol"
 )
+
+// Blind keeps checkpoints for copies without a key: gateway/blind.
+type Blind interface {
+	// Begin lets a copy's log begin with one, as checkpoints.Keeper's does for those with a key.
+	Begin(ctx context.Context, b checkpoints.Beginning) error
+	// Noted returns what a copy without a key noted in its folder, and Forget removes it.
+	Noted(dir cachepool.Dir) (checkpoint.Hash, error)
+	Forget(dir cachepool.Dir) error
+}
 
 // isBlind reports whether this site's copy of a volume, which is not open, is to be blind: the
 // owner says so; or there is no key to open it with, and it is to go, or was blind before. A home

@@ -45,7 +45,7 @@ func (m *Manager) condemns(id string) bool {
 
 // errBehind: the copy begins anew with a checkpoint.
 var errBehind = errors.New("what comes after this copy's log was dropped while it was away: it begins anew with a checkpoint, " +
-	"for which it needs the key")
+	"which the home tells of")
 
 // BeginsAnew has a copy closed, and begin with a checkpoint. It does not wait.
 func (m *Manager) BeginsAnew(id string, how *checkpoints.Anew, why error) {
@@ -98,7 +98,8 @@ func (m *Manager) begin(ctx context.Context, v federation.Volume, dir cachepool.
 	record := m.cfg.View.Volume(v.UUID)
 	there, err := m.cfg.FS.List(e.Dir)
 	if record == nil || record.Control == nil || m.cfg.View.Format(v.UUID) < engine.Format ||
-		err == nil && len(there) > 0 && anew == nil || !checkpoints.Others(record.Control, m.cfg.Self.Gateway) {
+		anew == nil && (err == nil && len(there) > 0 || l.Blind) || // a blind copy begins with its log, unless that is too short
+		!checkpoints.Others(record.Control, m.cfg.Self.Gateway) && !anew.Alone() {
 		anew.End(errNobody)
 		return nil
 	}
@@ -107,7 +108,9 @@ func (m *Manager) begin(ctx context.Context, v federation.Volume, dir cachepool.
 	b := checkpoints.Beginning{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, Control: record.Control, Client: m.cfg.Peers.Segments,
 		Disk: m.cfg.FS, Engine: e, Log: l}
 	do := m.checkpoints.Begin
-	if filepath.Base(e.Dir) == outlineFolder {
+	if l.Blind {
+		b.Anew, do = anew, m.cfg.Blind.Begin
+	} else if filepath.Base(e.Dir) == outlineFolder {
 		do = m.checkpoints.BeginOutline
 	} else if anew != nil {
 		b.Anew, b.Retire = anew, func() error { return m.retireMeta(dir) }

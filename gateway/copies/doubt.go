@@ -12,33 +12,8 @@ import (
 	"github.com/weir-storage/weir/gateway/belief"
 )
 
-// doubtError reports that a log on the pool has lost something that it had (copies-1).
-type doubtError struct {
-	why   error
-	end   log.Position // of what is left
-	epoch uint64       // of the last of what is left
-	// member is true if the control record counts on the log. Then no empty log may replace it. An
-	// empty log would count as a member that has everything, and might even become home, to which
-	// others would cut their logs. The copy waits until the home goes on without this member, or a
-	// person decides.
-	member bool
-	// unnoted: the pool does not know it yet. It is tried again.
-	unnoted bool
-}
-
-func (e *doubtError) Error() string {
-	s := fmt.Sprintf("the log on this pool is in doubt: %v", e.why)
-	if e.member {
-		s += "; it is left as it is, because it is a member of the volume: " +
-			"a home at another gateway goes on without it after a while and it then begins anew; " +
-			"if this gateway is the home, bring the log back, " +
-			"or, if no other copy is whole, give up what is lost with `weir failover --accept-loss`"
-	}
-	return s
-}
-
-// doubtful returns a *doubtError if the log must not be continued at its end, or why that is not
-// known. With as, a person gave up what is lost.
+// doubtful returns a *belief.DoubtError if the log must not be continued at its end, or why that is
+// not known. With as, a person gave up what is lost.
 func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, as log.Belief) error {
 	unnoted, err := m.noteAgain(l, id)
 	if err != nil {
@@ -56,13 +31,13 @@ func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, as log.Be
 	case err != nil:
 		return fmt.Errorf("read the control record of volume %s: %w", id, err)
 	case unnoted != nil:
-		return &doubtError{unnoted, l.End(), lastEpoch(l), ctl.CountsOn(m.cfg.Self), true}
+		return &belief.DoubtError{Why: unnoted, End: l.End(), Epoch: lastEpoch(l), Member: ctl.CountsOn(m.cfg.Self), Unnoted: true}
 	case found.Doubt != nil && !as.Identity.IsZero() && !l.End().Less(as.End):
 		return nil // a person gave up what is lost
 	case found.Doubt != nil:
-		return &doubtError{found.Doubt, found.End, lastEpoch(l), ctl.CountsOn(m.cfg.Self), false}
+		return &belief.DoubtError{Why: found.Doubt, End: found.End, Epoch: lastEpoch(l), Member: ctl.CountsOn(m.cfg.Self)}
 	case ctl.CountsOn(m.cfg.Self) && belief.HadLog(ctl):
-		return &doubtError{errors.New("it is empty"), log.Position{}, 0, true, false}
+		return &belief.DoubtError{Why: errors.New("it is empty"), Member: true}
 	}
 	return nil
 }
@@ -111,9 +86,9 @@ type Left struct {
 func (m *Manager) Doubt(id string) Left {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var doubt *doubtError
-	if s := m.volumes[id]; s != nil && errors.As(s.problem, &doubt) && doubt.member {
-		return Left{doubt.end, doubt.epoch, s.problem}
+	var doubt *belief.DoubtError
+	if s := m.volumes[id]; s != nil && errors.As(s.problem, &doubt) && doubt.Member {
+		return Left{doubt.End, doubt.Epoch, s.problem}
 	}
 	return Left{}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/backoff"
+	"github.com/weir-storage/weir/gateway/belief"
 	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/gateway/folders"
 	"github.com/weir-storage/weir/gateway/keys"
@@ -48,6 +49,7 @@ type ManagerConfig struct {
 	// Lent returns stores of other organizations that may have segments of a volume.
 	Lent   func(uuid string) []log.Source
 	Keys   *keys.Keeper
+	Blind  Blind
 	Cache  *engine.BlockCache
 	Pebble *pebble.Cache
 	Now    func() time.Time
@@ -392,12 +394,12 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 		return false
 	}
 	c, err := m.openBelieved(ctx, v)
-	var doubt *doubtError
+	var doubt *belief.DoubtError
 	if errors.Is(err, failstop.ErrUnderWay) {
 		s.backoff.Failed(m.cfg.Now())
 	}
-	s.doubted, s.epoch = errors.As(err, &doubt) && doubt.member && !doubt.unnoted, epoch
-	if doubt != nil && !doubt.member && m.mayRenew(&err) {
+	s.doubted, s.epoch = errors.As(err, &doubt) && doubt.Member && !doubt.Unnoted, epoch
+	if doubt != nil && !doubt.Member && m.mayRenew(&err) {
 		m.cfg.Logger.Error("the copy of the volume on this pool is not its old self: it is kept aside and made anew",
 			"volume", v.Name, "error", err)
 		err = errors.Join(err, m.renew(v.UUID, "doubt"))

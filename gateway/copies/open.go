@@ -76,17 +76,19 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		Sources: func() []log.Source { return m.sources(v.UUID) }, HealsReads: true, Rand: m.cfg.Rand, Blind: blind,
 		Now: m.cfg.Now, Logger: logger, Synced: m.cfg.Synced, Lost: lost, Believe: believed,
 	}
+	config := engine.Config{ID: volume.ID(id), Dir: filepath.Join(dir.Path(), metaFolder), DataKey: key, Logger: logger,
+		Failed: func(why error) { m.Reopen(v.UUID, why) }}
 	if !blind {
 		c.Locks = locks.NewTable(locks.Config{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, View: m.cfg.View, Copy: c})
 		c.held = reaping.NewHeld()
-		folder := filepath.Join(dir.Path(), metaFolder)
-		config := engine.Config{ID: volume.ID(id), Dir: folder, DataKey: key, Logger: logger,
-			MayBeHeld: c.held.MayBe, Failed: func(why error) { m.Reopen(v.UUID, why) }}
-		if lost == nil && believed.Identity.IsZero() {
-			if err := m.begin(ctx, v, dir, config, logConfig); err != nil {
-				return nil, err
-			}
+		config.MayBeHeld = c.held.MayBe
+	}
+	if lost == nil && believed.Identity.IsZero() {
+		if err := m.begin(ctx, v, dir, config, logConfig); err != nil {
+			return nil, err
 		}
+	}
+	if !blind {
 		c.Engine, err = m.openEngine(&c.Local, v, config)
 		if err == nil {
 			logConfig.KnownApplied, logConfig.Moved, logConfig.BadPack = c.Engine.Applied(), c.Engine.Moved, m.checkpoints.Suspect(v.UUID)
@@ -118,8 +120,9 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		return nil, errAhead // the log was in doubt, and is believed
 	}
 	if !blind && c.Engine.Applied().Less(c.Log.Base()) {
-		m.BeginsAnew(v.UUID, &checkpoints.Anew{}, errBehind)
-		return nil, errBehind
+		own, err := m.cfg.Blind.Noted(dir) // it had no key before
+		m.BeginsAnew(v.UUID, &checkpoints.Anew{Own: own}, errBehind)
+		return nil, errors.Join(errBehind, err)
 	}
 	if !blind {
 		c.Engine.KnowSegments(checkpoints.ClosedOf(c.Log))
@@ -128,6 +131,9 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		told()
 		if err != nil {
 			return nil, fmt.Errorf("replay the log of volume %s: %w", v.Name, err)
+		}
+		if err := m.cfg.Blind.Forget(dir); err != nil {
+			return nil, err
 		}
 	}
 	if !believed.Identity.IsZero() {

@@ -158,3 +158,11 @@ func File(l *log.Log, seq uint64) pack.Read {
 		return err
 	}
 }
+
+// Alike returns an error if a pack is not the one that the home made.
+func Alike(b pack.Built, want engine.Pack) error {
+	if b.Hash != want.Hash || b.Len != want.Len {
+		return fmt.Errorf("pack %d is %x here, %d bytes, and %x at the home, %d bytes", want.Number, b.Hash, b.Len, want.Hash, want.Len)
+	}
+	return nil
+}

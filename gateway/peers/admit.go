@@ -28,6 +28,7 @@ var (
 		peerpb.Peer_Fetch_FullMethodName:          gateways,
 		peerpb.Peer_Checkpoint_FullMethodName:     gateways,
 		peerpb.Peer_Object_FullMethodName:         gateways,
+		peerpb.Peer_Past_FullMethodName:           gateways,
 		peerpb.Outlines_Follow_FullMethodName:     gateways,
 		forwardpb.Forward_Call_FullMethodName:     gateways,
 		forwardpb.Forward_Held_FullMethodName:     gateways,

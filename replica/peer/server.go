@@ -34,6 +34,8 @@ type Server struct {
 	Newest func(ctx context.Context, volume string) (*peerpb.CheckpointReply, error)
 	// Objects calls send with the pieces of an object of a checkpoint of a volume.
 	Objects func(ctx context.Context, volume, name string, send func(piece []byte) error) error
+	// Told calls send with what a log lists that begins with the newest checkpoint of a volume.
+	Told func(ctx context.Context, volume string, send func(*peerpb.PastReply) error) error
 	// May reports whether a gateway may have segments of a volume.
 	May func(volume, gateway string) bool
 
@@ -190,6 +192,18 @@ func (s *Server) Object(q *peerpb.ObjectRequest, out grpc.ServerStreamingServer[
 	}
 	err := s.Objects(ctx, q.GetVolume(), q.GetName(), func(p []byte) error { return out.Send(&peerpb.FetchReply{Data: p}) })
 	if err != nil {
+		return status.Error(codes.NotFound, err.Error())
+	}
+	return nil
+}
+
+// Past implements the service.
+func (s *Server) Past(q *peerpb.PastRequest, out grpc.ServerStreamingServer[peerpb.PastReply]) error {
+	ctx := out.Context()
+	if err := s.allowed(ctx, q.GetVolume()); err != nil {
+		return err
+	}
+	if err := s.Told(ctx, q.GetVolume(), out.Send); err != nil {
 		return status.Error(codes.NotFound, err.Error())
 	}
 	return nil

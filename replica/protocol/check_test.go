@@ -17,9 +17,11 @@ type truth struct {
 	lent      int // of which at a gateway without a vote
 	fresh     int
 	installed int // copies that began with a checkpoint
-	condemned []condemned
-	anew      int // copies that began anew because they were behind
-	stewards  int // reigns of blind copies that began
+	// Of those that began anew: blind ones, and keyed ones that began with what a steward had.
+	blindAnew, anewOfSteward int
+	condemned                []condemned
+	anew                     int // copies that began anew because they were behind
+	stewards                 int // reigns of blind copies that began
 }
 
 // committed is a node's Committed effect.

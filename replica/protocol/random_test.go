@@ -340,7 +340,7 @@ func (s *sim) report(t *testing.T, what string, seed uint64) {
 }
 
 func TestRandomSchedules(t *testing.T) {
-	var acked, reads, lent, far, fresh, told, epochs, back, branched, stewards, left, installed, anew int
+	var acked, reads, lent, far, fresh, told, epochs, back, branched, stewards, left, installed, anew, blindAnew, ofSteward int
 	for i := range *seeds {
 		seed := *first + uint64(i)
 		s := schedule(seed)
@@ -366,6 +366,7 @@ func TestRandomSchedules(t *testing.T) {
 		s.report(t, "random schedule", seed)
 		acked, reads, lent, fresh, epochs = acked+s.acked, reads+s.reads, lent+s.lent, fresh+s.fresh, epochs+len(s.homes)
 		left, installed, anew = left+s.left, installed+s.installed, anew+s.anew
+		blindAnew, ofSteward = blindAnew+s.blindAnew, ofSteward+s.anewOfSteward
 		told, far = told+s.outliners.told, far+s.outliners.reads
 		back, branched, stewards = back+s.times, branched+s.branched, stewards+s.stewards
 	}
@@ -377,6 +378,9 @@ func TestRandomSchedules(t *testing.T) {
 	}
 	if anew == 0 {
 		t.Error("no copy began anew")
+	}
+	if blindAnew == 0 || ofSteward == 0 {
+		t.Errorf("%d blind copies began behind what was dropped, and %d keyed ones with what a steward had", blindAnew, ofSteward)
 	}
 	if installed == 0 {
 		t.Error("no copy began with a checkpoint")

@@ -100,7 +100,7 @@ type condemned struct {
 // condemn lets a home commit that all before some position is dropped, once all members have that.
 func (n *node) condemn() {
 	s := n.sim
-	if n.core == nil || n.core.role != Home || !s.isHome(n) || n.blind || len(s.policy.Blind) > 0 || !s.chance(2) {
+	if n.core == nil || n.core.role != Home || !s.isHome(n) || n.blind || !s.chance(2) {
 		return
 	}
 	k := n.log.index(n.core.commit)
@@ -114,7 +114,7 @@ func (n *node) condemn() {
 
 // drop drops what was condemned by what this gateway applied.
 func (n *node) drop() {
-	if n.core == nil {
+	if n.core == nil || n.blind { // which reads no record
 		return
 	}
 	for _, c := range n.sim.condemned {
@@ -142,6 +142,12 @@ func (n *node) begin() {
 			n.log.mark = simMark{durable: k, committed: n.log.end()}
 			n.log.kept, n.log.base = n.log.mark, o.log.base
 			s.logf("%s begins anew at %v, where it ended at %v", n.name, n.log.end(), have)
+			if n.log.base != (Position{}) && slices.Contains(s.policy.Blind, n.name) {
+				s.blindAnew++
+			}
+			if n.log.base != (Position{}) && o.blind && !slices.Contains(s.policy.Blind, n.name) {
+				s.anewOfSteward++
+			}
 		}
 	}
 	s.after(s.between(0, promise), n.start)

@@ -808,6 +808,246 @@ func (x *CheckpointReply) GetHash() []byte {
 	return nil
 }
 
+type PastRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastRequest) Reset() {
+	*x = PastRequest{}
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastRequest) ProtoMessage() {}
+
+func (x *PastRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastRequest.ProtoReflect.Descriptor instead.
+func (*PastRequest) Descriptor() ([]byte, []int) {
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PastRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+type PastReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoint    *CheckpointReply       `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Segments      []*PastSegment         `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"` // up to the checkpoint, from number 1 on, without a gap
+	Packs         []*PastPack            `protobuf:"bytes,3,rep,name=packs,proto3" json:"packs,omitempty"`       // that count: they have all that lives of the segments that are dropped
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastReply) Reset() {
+	*x = PastReply{}
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastReply) ProtoMessage() {}
+
+func (x *PastReply) ProtoReflect() protoreflect.Message {
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastReply.ProtoReflect.Descriptor instead.
+func (*PastReply) Descriptor() ([]byte, []int) {
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PastReply) GetCheckpoint() *CheckpointReply {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *PastReply) GetSegments() []*PastSegment {
+	if x != nil {
+		return x.Segments
+	}
+	return nil
+}
+
+func (x *PastReply) GetPacks() []*PastPack {
+	if x != nil {
+		return x.Packs
+	}
+	return nil
+}
+
+type PastSegment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Key           uint32                 `protobuf:"varint,2,opt,name=key,proto3" json:"key,omitempty"`  // number of the data key
+	Salt          []byte                 `protobuf:"bytes,3,opt,name=salt,proto3" json:"salt,omitempty"` // 32 bytes
+	Length        uint64                 `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,5,opt,name=hash,proto3" json:"hash,omitempty"`        // 32 bytes
+	Dropped       bool                   `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"` // the callee does not have it any more, and asks nobody for it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastSegment) Reset() {
+	*x = PastSegment{}
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastSegment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastSegment) ProtoMessage() {}
+
+func (x *PastSegment) ProtoReflect() protoreflect.Message {
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastSegment.ProtoReflect.Descriptor instead.
+func (*PastSegment) Descriptor() ([]byte, []int) {
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PastSegment) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *PastSegment) GetKey() uint32 {
+	if x != nil {
+		return x.Key
+	}
+	return 0
+}
+
+func (x *PastSegment) GetSalt() []byte {
+	if x != nil {
+		return x.Salt
+	}
+	return nil
+}
+
+func (x *PastSegment) GetLength() uint64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *PastSegment) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *PastSegment) GetDropped() bool {
+	if x != nil {
+		return x.Dropped
+	}
+	return false
+}
+
+type PastPack struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hash          []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"` // 32 bytes
+	Length        uint64                 `protobuf:"varint,2,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastPack) Reset() {
+	*x = PastPack{}
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastPack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastPack) ProtoMessage() {}
+
+func (x *PastPack) ProtoReflect() protoreflect.Message {
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastPack.ProtoReflect.Descriptor instead.
+func (*PastPack) Descriptor() ([]byte, []int) {
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PastPack) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *PastPack) GetLength() uint64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
 type ObjectRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
@@ -818,7 +1058,7 @@ type ObjectRequest struct {
 
 func (x *ObjectRequest) Reset() {
 	*x = ObjectRequest{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[11]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +1070,7 @@ func (x *ObjectRequest) String() string {
 func (*ObjectRequest) ProtoMessage() {}
 
 func (x *ObjectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[11]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +1083,7 @@ func (x *ObjectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectRequest.ProtoReflect.Descriptor instead.
 func (*ObjectRequest) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{11}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ObjectRequest) GetVolume() string {
@@ -876,7 +1116,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[12]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +1128,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[12]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +1141,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{12}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FollowRequest) GetVolume() string {
@@ -978,7 +1218,7 @@ type FollowReply struct {
 
 func (x *FollowReply) Reset() {
 	*x = FollowReply{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[13]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1230,7 @@ func (x *FollowReply) String() string {
 func (*FollowReply) ProtoMessage() {}
 
 func (x *FollowReply) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[13]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1243,7 @@ func (x *FollowReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowReply.ProtoReflect.Descriptor instead.
 func (*FollowReply) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{13}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FollowReply) GetFrames() [][]byte {
@@ -1107,7 +1347,25 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x0fCheckpointReply\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12&\n" +
 	"\x02at\x18\x02 \x01(\v2\x16.weir.peer.v1.PositionR\x02at\x12\x12\n" +
-	"\x04hash\x18\x03 \x01(\fR\x04hash\";\n" +
+	"\x04hash\x18\x03 \x01(\fR\x04hash\"%\n" +
+	"\vPastRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\"\xaf\x01\n" +
+	"\tPastReply\x12=\n" +
+	"\n" +
+	"checkpoint\x18\x01 \x01(\v2\x1d.weir.peer.v1.CheckpointReplyR\n" +
+	"checkpoint\x125\n" +
+	"\bsegments\x18\x02 \x03(\v2\x19.weir.peer.v1.PastSegmentR\bsegments\x12,\n" +
+	"\x05packs\x18\x03 \x03(\v2\x16.weir.peer.v1.PastPackR\x05packs\"\x8f\x01\n" +
+	"\vPastSegment\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\rR\x03key\x12\x12\n" +
+	"\x04salt\x18\x03 \x01(\fR\x04salt\x12\x16\n" +
+	"\x06length\x18\x04 \x01(\x04R\x06length\x12\x12\n" +
+	"\x04hash\x18\x05 \x01(\fR\x04hash\x12\x18\n" +
+	"\adropped\x18\x06 \x01(\bR\adropped\"6\n" +
+	"\bPastPack\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x16\n" +
+	"\x06length\x18\x02 \x01(\x04R\x06length\";\n" +
 	"\rObjectRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\xed\x01\n" +
@@ -1125,13 +1383,14 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x05stamp\x18\x02 \x01(\x03R\x05stamp\x12\x14\n" +
 	"\x05grant\x18\x03 \x01(\x03R\x05grant\x12\x12\n" +
 	"\x04echo\x18\x04 \x01(\x03R\x04echo\x12(\n" +
-	"\x03end\x18\x05 \x01(\v2\x16.weir.peer.v1.PositionR\x03end2\x93\x02\n" +
+	"\x03end\x18\x05 \x01(\v2\x16.weir.peer.v1.PositionR\x03end2\xd1\x02\n" +
 	"\x04Peer\x12;\n" +
 	"\x05Carry\x12\x16.weir.peer.v1.Envelope\x1a\x18.weir.peer.v1.CarryReply(\x01\x12=\n" +
 	"\x05Fetch\x12\x1a.weir.peer.v1.FetchRequest\x1a\x18.weir.peer.v1.FetchReply\x12L\n" +
 	"\n" +
 	"Checkpoint\x12\x1f.weir.peer.v1.CheckpointRequest\x1a\x1d.weir.peer.v1.CheckpointReply\x12A\n" +
-	"\x06Object\x12\x1b.weir.peer.v1.ObjectRequest\x1a\x18.weir.peer.v1.FetchReply0\x012P\n" +
+	"\x06Object\x12\x1b.weir.peer.v1.ObjectRequest\x1a\x18.weir.peer.v1.FetchReply0\x01\x12<\n" +
+	"\x04Past\x12\x19.weir.peer.v1.PastRequest\x1a\x17.weir.peer.v1.PastReply0\x012P\n" +
 	"\bOutlines\x12D\n" +
 	"\x06Follow\x12\x1b.weir.peer.v1.FollowRequest\x1a\x19.weir.peer.v1.FollowReply(\x010\x01B2Z0github.com/weir-storage/weir/replica/peer/peerpbb\x06proto3"
 
@@ -1147,7 +1406,7 @@ func file_replica_peer_peerpb_peer_proto_rawDescGZIP() []byte {
 	return file_replica_peer_peerpb_peer_proto_rawDescData
 }
 
-var file_replica_peer_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_replica_peer_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_replica_peer_peerpb_peer_proto_goTypes = []any{
 	(*Envelope)(nil),          // 0: weir.peer.v1.Envelope
 	(*Batch)(nil),             // 1: weir.peer.v1.Batch
@@ -1160,9 +1419,13 @@ var file_replica_peer_peerpb_peer_proto_goTypes = []any{
 	(*FetchReply)(nil),        // 8: weir.peer.v1.FetchReply
 	(*CheckpointRequest)(nil), // 9: weir.peer.v1.CheckpointRequest
 	(*CheckpointReply)(nil),   // 10: weir.peer.v1.CheckpointReply
-	(*ObjectRequest)(nil),     // 11: weir.peer.v1.ObjectRequest
-	(*FollowRequest)(nil),     // 12: weir.peer.v1.FollowRequest
-	(*FollowReply)(nil),       // 13: weir.peer.v1.FollowReply
+	(*PastRequest)(nil),       // 11: weir.peer.v1.PastRequest
+	(*PastReply)(nil),         // 12: weir.peer.v1.PastReply
+	(*PastSegment)(nil),       // 13: weir.peer.v1.PastSegment
+	(*PastPack)(nil),          // 14: weir.peer.v1.PastPack
+	(*ObjectRequest)(nil),     // 15: weir.peer.v1.ObjectRequest
+	(*FollowRequest)(nil),     // 16: weir.peer.v1.FollowRequest
+	(*FollowReply)(nil),       // 17: weir.peer.v1.FollowReply
 }
 var file_replica_peer_peerpb_peer_proto_depIdxs = []int32{
 	4,  // 0: weir.peer.v1.Envelope.from:type_name -> weir.peer.v1.Member
@@ -1175,24 +1438,29 @@ var file_replica_peer_peerpb_peer_proto_depIdxs = []int32{
 	0,  // 7: weir.peer.v1.Batch.envelopes:type_name -> weir.peer.v1.Envelope
 	5,  // 8: weir.peer.v1.EpochStart.start:type_name -> weir.peer.v1.Position
 	5,  // 9: weir.peer.v1.CheckpointReply.at:type_name -> weir.peer.v1.Position
-	5,  // 10: weir.peer.v1.FollowRequest.after:type_name -> weir.peer.v1.Position
-	5,  // 11: weir.peer.v1.FollowRequest.known:type_name -> weir.peer.v1.Position
-	5,  // 12: weir.peer.v1.FollowReply.end:type_name -> weir.peer.v1.Position
-	0,  // 13: weir.peer.v1.Peer.Carry:input_type -> weir.peer.v1.Envelope
-	7,  // 14: weir.peer.v1.Peer.Fetch:input_type -> weir.peer.v1.FetchRequest
-	9,  // 15: weir.peer.v1.Peer.Checkpoint:input_type -> weir.peer.v1.CheckpointRequest
-	11, // 16: weir.peer.v1.Peer.Object:input_type -> weir.peer.v1.ObjectRequest
-	12, // 17: weir.peer.v1.Outlines.Follow:input_type -> weir.peer.v1.FollowRequest
-	3,  // 18: weir.peer.v1.Peer.Carry:output_type -> weir.peer.v1.CarryReply
-	8,  // 19: weir.peer.v1.Peer.Fetch:output_type -> weir.peer.v1.FetchReply
-	10, // 20: weir.peer.v1.Peer.Checkpoint:output_type -> weir.peer.v1.CheckpointReply
-	8,  // 21: weir.peer.v1.Peer.Object:output_type -> weir.peer.v1.FetchReply
-	13, // 22: weir.peer.v1.Outlines.Follow:output_type -> weir.peer.v1.FollowReply
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	10, // 10: weir.peer.v1.PastReply.checkpoint:type_name -> weir.peer.v1.CheckpointReply
+	13, // 11: weir.peer.v1.PastReply.segments:type_name -> weir.peer.v1.PastSegment
+	14, // 12: weir.peer.v1.PastReply.packs:type_name -> weir.peer.v1.PastPack
+	5,  // 13: weir.peer.v1.FollowRequest.after:type_name -> weir.peer.v1.Position
+	5,  // 14: weir.peer.v1.FollowRequest.known:type_name -> weir.peer.v1.Position
+	5,  // 15: weir.peer.v1.FollowReply.end:type_name -> weir.peer.v1.Position
+	0,  // 16: weir.peer.v1.Peer.Carry:input_type -> weir.peer.v1.Envelope
+	7,  // 17: weir.peer.v1.Peer.Fetch:input_type -> weir.peer.v1.FetchRequest
+	9,  // 18: weir.peer.v1.Peer.Checkpoint:input_type -> weir.peer.v1.CheckpointRequest
+	15, // 19: weir.peer.v1.Peer.Object:input_type -> weir.peer.v1.ObjectRequest
+	11, // 20: weir.peer.v1.Peer.Past:input_type -> weir.peer.v1.PastRequest
+	16, // 21: weir.peer.v1.Outlines.Follow:input_type -> weir.peer.v1.FollowRequest
+	3,  // 22: weir.peer.v1.Peer.Carry:output_type -> weir.peer.v1.CarryReply
+	8,  // 23: weir.peer.v1.Peer.Fetch:output_type -> weir.peer.v1.FetchReply
+	10, // 24: weir.peer.v1.Peer.Checkpoint:output_type -> weir.peer.v1.CheckpointReply
+	8,  // 25: weir.peer.v1.Peer.Object:output_type -> weir.peer.v1.FetchReply
+	12, // 26: weir.peer.v1.Peer.Past:output_type -> weir.peer.v1.PastReply
+	17, // 27: weir.peer.v1.Outlines.Follow:output_type -> weir.peer.v1.FollowReply
+	22, // [22:28] is the sub-list for method output_type
+	16, // [16:22] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_replica_peer_peerpb_peer_proto_init() }
@@ -1206,7 +1474,7 @@ func file_replica_peer_peerpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_replica_peer_peerpb_peer_proto_rawDesc), len(file_replica_peer_peerpb_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

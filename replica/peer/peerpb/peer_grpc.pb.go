@@ -27,6 +27,7 @@ const (
 	Peer_Fetch_FullMethodName      = "/weir.peer.v1.Peer/Fetch"
 	Peer_Checkpoint_FullMethodName = "/weir.peer.v1.Peer/Checkpoint"
 	Peer_Object_FullMethodName     = "/weir.peer.v1.Peer/Object"
+	Peer_Past_FullMethodName       = "/weir.peer.v1.Peer/Past"
 )
 
 // PeerClient is the client API for Peer service.
@@ -45,6 +46,11 @@ type PeerClient interface {
 	Checkpoint(ctx context.Context, in *CheckpointRequest, opts ...grpc.CallOption) (*CheckpointReply, error)
 	// Object returns an object of a checkpoint from the callee's store, in pieces.
 	Object(ctx context.Context, in *ObjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error)
+	// Past tells a copy without a key what a log lists that begins with the newest checkpoint that is
+	// committed (protocol-29), in messages of which the first has the checkpoint and the packs.
+	//
+	//	NOT_FOUND: as Checkpoint.
+	Past(ctx context.Context, in *PastRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PastReply], error)
 }
 
 type peerClient struct {
@@ -107,6 +113,25 @@ func (c *peerClient) Object(ctx context.Context, in *ObjectRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_ObjectClient = grpc.ServerStreamingClient[FetchReply]
 
+func (c *peerClient) Past(ctx context.Context, in *PastRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PastReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[2], Peer_Past_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[PastRequest, PastReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_PastClient = grpc.ServerStreamingClient[PastReply]
+
 // PeerServer is the server API for Peer service.
 // All implementations must embed UnimplementedPeerServer
 // for forward compatibility.
@@ -123,6 +148,11 @@ type PeerServer interface {
 	Checkpoint(context.Context, *CheckpointRequest) (*CheckpointReply, error)
 	// Object returns an object of a checkpoint from the callee's store, in pieces.
 	Object(*ObjectRequest, grpc.ServerStreamingServer[FetchReply]) error
+	// Past tells a copy without a key what a log lists that begins with the newest checkpoint that is
+	// committed (protocol-29), in messages of which the first has the checkpoint and the packs.
+	//
+	//	NOT_FOUND: as Checkpoint.
+	Past(*PastRequest, grpc.ServerStreamingServer[PastReply]) error
 	mustEmbedUnimplementedPeerServer()
 }
 
@@ -144,6 +174,9 @@ func (UnimplementedPeerServer) Checkpoint(context.Context, *CheckpointRequest) (
 }
 func (UnimplementedPeerServer) Object(*ObjectRequest, grpc.ServerStreamingServer[FetchReply]) error {
 	return status.Error(codes.Unimplemented, "method Object not implemented")
+}
+func (UnimplementedPeerServer) Past(*PastRequest, grpc.ServerStreamingServer[PastReply]) error {
+	return status.Error(codes.Unimplemented, "method Past not implemented")
 }
 func (UnimplementedPeerServer) mustEmbedUnimplementedPeerServer() {}
 func (UnimplementedPeerServer) testEmbeddedByValue()              {}
@@ -220,6 +253,17 @@ func _Peer_Object_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_ObjectServer = grpc.ServerStreamingServer[FetchReply]
 
+func _Peer_Past_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(PastRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PeerServer).Past(m, &grpc.GenericServerStream[PastRequest, PastReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_PastServer = grpc.ServerStreamingServer[PastReply]
+
 // Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -245,6 +289,11 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Object",
 			Handler:       _Peer_Object_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Past",
+			Handler:       _Peer_Past_Handler,
 			ServerStreams: true,
 		},
 	},
