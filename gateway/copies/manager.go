@@ -52,9 +52,10 @@ type ManagerConfig struct {
 	Pebble *pebble.Cache
 	Now    func() time.Time
 	Timers clockwork.Clock
-	// Clock is a monotonic clock that counts suspend.
-	Clock       func() time.Duration
-	Heartbeat   time.Duration // between questions to a home whose log is followed
+	// Agreed returns the time, if other clocks agree with this gateway's; see package clocks.
+	Agreed      func(ctx context.Context) (time.Time, error)
+	Clock       func() time.Duration // monotonic, counts suspend
+	Heartbeat   time.Duration        // between questions to a home whose log is followed
 	Rand        io.Reader
 	Logger      *slog.Logger
 	Verifier    func(epoch uint64) volume.Verifier // engine.Config's

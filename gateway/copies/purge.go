@@ -12,12 +12,9 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// purgeEvery is how often a gateway looks what is to be purged. A change of the registry makes it
-// look, too.
-const purgeEvery = 30 * time.Second
-
-// purgePause is the least time between two looks. The registry may change all the time.
-const purgePause = time.Second
+// purgeEvery is how often a gateway looks what is to be purged, and purgePause the least time
+// between two looks. A change of the registry makes it look, and that may change all the time.
+const purgeEvery, purgePause = 30 * time.Second, time.Second
 
 // KeepPurging purges deleted volumes when their time has come, and deletes what this gateway has of
 // those that were purged, until ctx ends (copies-6).
@@ -43,18 +40,15 @@ func (m *Manager) KeepPurging(ctx context.Context) {
 
 // endTime and wipeTime bound one attempt, so that a registry or a store that hangs does not keep
 // other volumes waiting. What an attempt has deleted, the next one does not find.
-const (
-	endTime  = 30 * time.Second
-	wipeTime = 5 * time.Minute
-)
+const endTime, wipeTime = 30 * time.Second, 5 * time.Minute
 
 // purge does what can be done now, and reports whether something is to be tried again soon.
 func (m *Manager) purge(ctx context.Context) (again bool) {
-	now := m.cfg.Now()
 	all, _ := m.cfg.View.Volumes()
 	for _, v := range all {
-		if r := v.Record; r != nil && r.Deleted && m.chosen(now.Sub(r.PurgeAt())) {
-			again = m.end(ctx, r.UUID, now) || again
+		if r := v.Record; r != nil && r.Deleted {
+			now, yes := m.chosen(ctx, r.PurgeAt())
+			again = yes && m.end(ctx, r.UUID, now) || again
 		}
 	}
 	there, err := m.cfg.Pool.ListVolumes()
@@ -77,7 +71,7 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 				}
 			}
 		}
-		if late := now.Sub(p.At) - federation.PurgeKept; len(p.Pending) == 0 && m.chosen(late) {
+		if _, yes := m.chosen(ctx, p.At.Add(federation.PurgeKept)); yes && len(p.Pending) == 0 {
 			if err := m.cfg.Registry.DeletePurge(ctx, p.Volume); err != nil {
 				m.cfg.Logger.Debug("an old purge is not forgotten yet", "uuid", p.Volume, "error", err)
 			}
@@ -89,10 +83,14 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 // overdue is how late something is that the chosen gateway should have done. Then others do it.
 const overdue = 10 * time.Minute
 
-// chosen reports whether this gateway is the one of its organization to do what is late for so
-// long: others may not be shown the volume. Several that think so do no harm.
-func (m *Manager) chosen(late time.Duration) bool {
-	return late >= overdue || late >= 0 && m.cfg.View.First(m.cfg.Self.Gateway)
+// chosen reports whether this gateway is the one of its organization to do now what was due at a
+// time: others may not be shown the volume. Several that think so do no harm.
+func (m *Manager) chosen(ctx context.Context, at time.Time) (now time.Time, yes bool) {
+	if late := m.cfg.Now().Sub(at); late < 0 || late < overdue && !m.cfg.View.First(m.cfg.Self.Gateway) {
+		return now, false
+	}
+	now, err := m.cfg.Agreed(ctx) // clocks-1
+	return now, err == nil && !now.Before(at)
 }
 
 // end purges a volume, if the registry itself still says that it is deleted and its time has come.
