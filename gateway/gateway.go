@@ -111,7 +111,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		return nil, err
 	}
 	g.clocks = clocks.New(clocks.Config{Gateway: cfg.Name, Site: cfg.Site, Others: g.view, Ask: g.peers.Forward, Now: cfg.Now,
-		Clock: cfg.Clock, Timers: cfg.Timers, Logger: cfg.Logger, Jumped: func() { g.node.Jumped(); g.copies.Jumped() }})
+		Clock: cfg.Clock, Timers: cfg.Timers, Logger: cfg.Logger, Alone: cfg.Alone, Jumped: func() { g.node.Jumped(); g.copies.Jumped() }})
 	main := g.pools.Main()
 	g.self = protocol.Member{Gateway: cfg.Name, Site: cfg.Site, Incarnation: main.Incarnation().String()}
 	g.transport = peer.New(g.peers.Dial, func(name string) { g.node.PeerDown(name) }, cfg.Timers, cfg.Logger)

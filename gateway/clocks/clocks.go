@@ -12,7 +12,7 @@
 //   - clocks-2. What was found holds for a minute, and only while the wall clock and the monotonic
 //     one go alike. Who drops uses the time that Agreed returned, and no other.
 //   - clocks-3. Where others are registered and none answers, nothing is dropped. A gateway that is
-//     the only one of its federation drops nothing for an hour after it started, or its wall clock
+//     the only one of its federation drops nothing for ten minutes after it started, or its wall clock
 //     jumped: then somebody, or NTP, had the time to set it right.
 //
 // A Watch is the only one that writes what it found. It keeps no lock while it asks others.
@@ -37,8 +37,8 @@ import (
 const (
 	// Apart is by how much clocks may differ that agree.
 	Apart = time.Minute
-	// Alone is how long a gateway that is the only one waits.
-	Alone = time.Hour
+	// Alone is how long a gateway that is the only one waits, usually.
+	Alone = 10 * time.Minute
 
 	holds   = time.Minute      // how long a verdict holds
 	refused = 10 * time.Second // how long one holds that nothing may go
@@ -72,7 +72,8 @@ type Config struct {
 	Clock  func() time.Duration // monotonic, counts suspend
 	Timers clockwork.Clock
 	Logger *slog.Logger
-	Jumped func() // the wall clock did
+	Jumped func()        // the wall clock did
+	Alone  time.Duration // see there; zero: as usual
 }
 
 // Watch watches the clocks of one gateway. Any goroutine may call its methods.
@@ -90,6 +91,9 @@ type Watch struct {
 
 // New returns a Watch.
 func New(cfg Config) *Watch {
+	if cfg.Alone == 0 {
+		cfg.Alone = Alone
+	}
 	w := &Watch{cfg: cfg, asking: make(chan struct{}, 1), since: cfg.Clock()}
 	w.asking <- struct{}{}
 	return w
@@ -187,8 +191,8 @@ func (w *Watch) judge(ctx context.Context, up time.Duration) error {
 	}
 	all := slices.DeleteFunc(w.cfg.Others.Members(), func(m federation.Member) bool { return m.Gateway == w.cfg.Gateway })
 	if len(all) == 0 {
-		if up < Alone {
-			return fmt.Errorf("%w: no other gateway is registered, so it has to run for %s without a jump", ErrDisputed, Alone)
+		if up < w.cfg.Alone {
+			return fmt.Errorf("%w: no other gateway is registered, so it has to run for %s without a jump", ErrDisputed, w.cfg.Alone)
 		}
 		return nil
 	}

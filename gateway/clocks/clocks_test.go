@@ -189,7 +189,7 @@ func TestAgreementEnds(t *testing.T) {
 	}
 }
 
-// TestAloneItWaits: the only gateway of a federation waits an hour after it started, and after each
+// TestAloneItWaits: the only gateway of a federation waits for ten minutes after it started, and after each
 // jump of its clock.
 func TestAloneItWaits(t *testing.T) {
 	r := newRig(t, nil)
@@ -204,11 +204,11 @@ func TestAloneItWaits(t *testing.T) {
 	}
 	r.fake.Advance(Alone - time.Second)
 	if got := r.says(t); got == "" {
-		t.Error("it does not wait for an hour")
+		t.Error("it does not wait for ten minutes")
 	}
 	r.fake.Advance(refused)
 	if got := r.says(t); got != "" {
-		t.Errorf("after an hour it says %q", got)
+		t.Errorf("after ten minutes it says %q", got)
 	}
 	r.jump(365 * 24 * time.Hour)
 	for {
@@ -226,7 +226,7 @@ func TestAloneItWaits(t *testing.T) {
 	}
 	r.fake.Advance(Alone)
 	if got := r.says(t); got != "" {
-		t.Errorf("an hour after the jump it says %q", got)
+		t.Errorf("ten minutes after the jump it says %q", got)
 	}
 	cancel()
 	<-done
