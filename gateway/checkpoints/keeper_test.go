@@ -110,8 +110,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestAnotherEngine: what is known of a copy's checkpoints is not believed of the one that is opened
-// after it: that may have other metadata, after a forced takeover, say. It is where somebody says
+// TestAnotherEngine: what is known of a copy's checkpoints is not believed of the one that is
+// opened later: that may have other metadata, after a forced takeover, say. It is where somebody says
 // that it has the same.
 func TestAnotherEngine(t *testing.T) {
 	const id = "v"

@@ -12,8 +12,8 @@
 //   - clocks-2. What was found holds for a minute, and only while the wall clock and the monotonic
 //     one go alike. Who drops uses the time that Agreed returned, and no other.
 //   - clocks-3. Where others are registered and none answers, nothing is dropped. A gateway that is
-//     the only one of its federation drops nothing for ten minutes after it started, or its wall clock
-//     jumped: then somebody, or NTP, had the time to set it right.
+//     the only one of its federation drops nothing for ten minutes after it started, or its wall
+//     clock jumped: then somebody, or NTP, had the time to set it right.
 //
 // A Watch is the only one that writes what it found. It keeps no lock while it asks others.
 package clocks

@@ -189,8 +189,8 @@ func TestAgreementEnds(t *testing.T) {
 	}
 }
 
-// TestAloneItWaits: the only gateway of a federation waits for ten minutes after it started, and after each
-// jump of its clock.
+// TestAloneItWaits: the only gateway of a federation waits for ten minutes after it started, and
+// after each jump of its clock.
 func TestAloneItWaits(t *testing.T) {
 	r := newRig(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
