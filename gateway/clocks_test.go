@@ -136,3 +136,50 @@ func TestClockThatIsAhead(t *testing.T) {
 		return nil
 	})
 }
+
+// TestPurgeByWord: what a person purges goes also while no other gateway answers; what is in the
+// trash for a time stays then.
+func TestPurgeByWord(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "a", "b")
+	word, timed := c.create("word", manifest("word", 1)), c.create("timed", manifest("timed", 1))
+	c.stop("b")
+	deletes := func(id string, trash time.Duration) {
+		c.with(func(reg federation.Registry) error {
+			v, rev, err := reg.GetVolume(context.Background(), id)
+			if err != nil {
+				return err
+			}
+			v.Deleted, v.DeletedAt = true, time.Now().UTC().Add(-time.Hour)
+			v.PurgeAfter = v.DeletedAt.Add(trash)
+			_, err = reg.UpdateVolume(context.Background(), rev, v)
+			return err
+		})
+	}
+	there := func(id string) (yes bool) {
+		c.with(func(reg federation.Registry) error {
+			_, _, err := reg.GetVolume(context.Background(), id)
+			yes = err == nil
+			return nil
+		})
+		return yes
+	}
+	deletes(timed, time.Minute)
+	deletes(word, 0)
+	c.until("what a person said is done", func() error {
+		if there(word) {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	if !there(timed) {
+		t.Error("one gateway alone found that the time was over")
+	}
+	c.start("b")
+	c.until("the other agrees", func() error {
+		if there(timed) {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+}

@@ -111,8 +111,8 @@ func TestShared(t *testing.T) {
 }
 
 // TestAnotherEngine: what is known of a copy's checkpoints is not believed of the one that is
-// opened later: that may have other metadata, after a forced takeover, say. It is where somebody says
-// that it has the same.
+// opened later: that may have other metadata, after a forced takeover, say. It is where somebody
+// says that it has the same.
 func TestAnotherEngine(t *testing.T) {
 	const id = "v"
 	first, second := new(engine.Engine), new(engine.Engine)

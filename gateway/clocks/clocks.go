@@ -269,6 +269,12 @@ func weigh(told []answer) error {
 	return fmt.Errorf("%w: %s", ErrDisputed, strings.Join(what, ", "))
 }
 
+// ByWord reports whether a person said that a deleted volume is to be purged at once, so that no
+// clock has a say: the purge is due less than a second after the deletion.
+func ByWord(v federation.Volume) bool {
+	return !v.PurgeAfter.IsZero() && v.PurgeAfter.Sub(v.DeletedAt) < time.Second
+}
+
 // Clock implements the call of another gateway: it tells this one's time.
 func (w *Watch) Clock(context.Context, *forwardpb.ClockRequest) (*forwardpb.ClockReply, error) {
 	return &forwardpb.ClockReply{Now: w.cfg.Now().UnixNano()}, nil

@@ -46,16 +46,15 @@ type ManagerConfig struct {
 	FS       vfs.FS      // that the pools' directories are on
 	Store    store.Store // of this site; nil: it has none
 	// Lent returns stores of other organizations that may have segments of a volume.
-	Lent   func(uuid string) []log.Source
-	Keys   *keys.Keeper
-	Cache  *engine.BlockCache
-	Pebble *pebble.Cache
-	Now    func() time.Time
-	Timers clockwork.Clock
-	// Agreed returns the time, if other clocks agree with this gateway's; see package clocks.
-	Agreed      func(ctx context.Context) (time.Time, error)
-	Clock       func() time.Duration // monotonic, counts suspend
-	Heartbeat   time.Duration        // between questions to a home whose log is followed
+	Lent        func(uuid string) []log.Source
+	Keys        *keys.Keeper
+	Cache       *engine.BlockCache
+	Pebble      *pebble.Cache
+	Now         func() time.Time
+	Timers      clockwork.Clock
+	Agreed      func(ctx context.Context) (time.Time, error) // that of a clocks.Watch
+	Clock       func() time.Duration                         // monotonic, counts suspend
+	Heartbeat   time.Duration                                // between questions to a home whose log is followed
 	Rand        io.Reader
 	Logger      *slog.Logger
 	Verifier    func(epoch uint64) volume.Verifier // engine.Config's

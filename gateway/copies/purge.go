@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/clocks"
 )
 
 // purgeEvery is how often a gateway looks what is to be purged, and purgePause the least time
@@ -47,7 +48,7 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 	all, _ := m.cfg.View.Volumes()
 	for _, v := range all {
 		if r := v.Record; r != nil && r.Deleted {
-			now, yes := m.chosen(ctx, r.PurgeAt())
+			now, yes := m.chosen(ctx, r.PurgeAt(), clocks.ByWord(*r))
 			again = yes && m.end(ctx, r.UUID, now) || again
 		}
 	}
@@ -64,14 +65,12 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 			return name == p.Volume || strings.HasPrefix(name, salvagePrefix+p.Volume)
 		})
 		if has || slices.Contains(p.Pending, m.cfg.Self.Gateway) {
-			if err := m.wipe(ctx, p); err != nil {
-				again = true
-				if ctx.Err() == nil {
-					m.cfg.Logger.Warn("a purged volume is not gone from here yet", "volume", p.Name, "uuid", p.Volume, "error", err)
-				}
+			err := m.wipe(ctx, p)
+			if again = again || err != nil; err != nil && ctx.Err() == nil {
+				m.cfg.Logger.Warn("a purged volume is not gone from here yet", "volume", p.Name, "uuid", p.Volume, "error", err)
 			}
 		}
-		if _, yes := m.chosen(ctx, p.At.Add(federation.PurgeKept)); yes && len(p.Pending) == 0 {
+		if _, yes := m.chosen(ctx, p.At.Add(federation.PurgeKept), false); yes && len(p.Pending) == 0 {
 			if err := m.cfg.Registry.DeletePurge(ctx, p.Volume); err != nil {
 				m.cfg.Logger.Debug("an old purge is not forgotten yet", "uuid", p.Volume, "error", err)
 			}
@@ -83,11 +82,13 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 // overdue is how late something is that the chosen gateway should have done. Then others do it.
 const overdue = 10 * time.Minute
 
-// chosen reports whether this gateway is the one of its organization to do now what was due at a
-// time: others may not be shown the volume. Several that think so do no harm.
-func (m *Manager) chosen(ctx context.Context, at time.Time) (now time.Time, yes bool) {
+// chosen reports whether this gateway is the one of its organization to do what was due at a time,
+// for sure or by the clock: others may not be shown it. Several that think so do no harm.
+func (m *Manager) chosen(ctx context.Context, at time.Time, sure bool) (now time.Time, yes bool) {
 	if late := m.cfg.Now().Sub(at); late < 0 || late < overdue && !m.cfg.View.First(m.cfg.Self.Gateway) {
 		return now, false
+	} else if sure {
+		return at, true
 	}
 	now, err := m.cfg.Agreed(ctx) // clocks-1
 	return now, err == nil && !now.Before(at)
@@ -109,7 +110,7 @@ func (m *Manager) end(ctx context.Context, uuid string, now time.Time) (again bo
 			return false
 		}
 	}
-	p := federation.Purge{Volume: uuid, At: now.UTC(), Size: v.Spec.Size, Sites: v.Sites}
+	p := federation.Purge{Volume: uuid, At: m.cfg.Now().UTC(), Size: v.Spec.Size, Sites: v.Sites}
 	if err == nil {
 		for _, member := range m.cfg.View.Members() {
 			if m.cfg.View.MayHave(v, member) {

@@ -179,7 +179,7 @@ var table = []row{
 	{pkg: "gateway/copies", project: []string{"volume", "journal", "engine", "engine/log", "engine/segment", "replica",
 		"replica/peer", "replica/protocol", "federation", "federation/keyring", "federation/view", "cachepool", "cachepool/counted",
 		"cachepool/failstop", "cachepool/readcache", "store", "gateway/forward", "gateway/forward/forwardpb",
-		"gateway/backoff", "gateway/belief", "gateway/checkpoints", "gateway/inuse", "gateway/keys", "gateway/locks", "gateway/mending",
+		"gateway/backoff", "gateway/belief", "gateway/checkpoints", "gateway/clocks", "gateway/inuse", "gateway/keys", "gateway/locks", "gateway/mending",
 		"gateway/peers", "gateway/pools", "gateway/reaping", "replica/lag",
 		"gateway/folders", "gateway/settings", "replica/outline",
 		"replica/peer/peerpb"}},
