@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sort"
 	"time"
 
@@ -21,8 +22,11 @@ const (
 // Clean does what snapshots and the trash need now and then, at the home. It takes a moment when
 // nothing changed for a second, drops moments that are older than the volume's window, removes what
 // no snapshot shows that is kept, and empties the trash. It returns how many keys of the history
-// and entries of the trash it removed. It works in small records, and ends with ctx.
+// and entries of the trash it removed. It works in small records, and ends with ctx. Nothing goes
+// for its age while Config.Agreed returns an error; the rest is done, and Clean returns that.
 func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
+	var disputed error
+	defer func() { err = errors.Join(err, disputed) }()
 	v, err := read(Recent(ctx), e, place{op: "clean"}, (*tree).versionsOf)
 	if e.home() != nil || err != nil || v.Level < meta.SnapshotLevel {
 		return 0, err // the home cleans, if there may be something
@@ -34,7 +38,10 @@ func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
 	}
 	if waits, err := read(Recent(ctx), e, place{op: "clean"}, (*tree).waits); err != nil || waits {
 		if err == nil {
-			removed, err = e.emptyTrash(ctx)
+			var oldest time.Time
+			if oldest, disputed, err = e.horizon(ctx, e.tuned.Load().Trash, (*tree).oldestWaste); err == nil {
+				removed, err = e.emptyTrash(ctx, oldest)
+			}
 		}
 		if err != nil {
 			return removed, err
@@ -50,8 +57,12 @@ func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
 	if _, err := step(func(t *tx) (int, error) { return 0, t.idle() }); err != nil {
 		return removed, err
 	}
+	oldest, why, err := e.horizon(ctx, e.tuned.Load().Window, (*tree).oldestMoment)
+	if disputed = errors.Join(disputed, why); err != nil {
+		return removed, err
+	}
 	for {
-		n, err := step((*tx).expire)
+		n, err := step(func(t *tx) (int, error) { return t.expire(oldest) })
 		if err != nil {
 			return removed, err
 		}
@@ -93,14 +104,48 @@ func (t *tx) idle() error {
 	return err
 }
 
-// expire drops moments that are older than the window, and returns how many.
-func (t *tx) expire() (int, error) {
+// horizon returns what is old enough to go of what is kept for so long: what is of a time before
+// it. first finds the time of the oldest; zero: there is none. If that is to go, other clocks must
+// agree with the one here. disputed is why they do not; then nothing is old enough.
+func (e *Engine) horizon(ctx context.Context, keep time.Duration, first func(*tree, time.Time) (time.Time, error)) (
+	oldest time.Time, disputed, err error) {
+	now := e.cfg.Now()
+	at, err := read(Recent(ctx), e, place{op: "clean"}, func(t *tree) (time.Time, error) { return first(t, now) })
+	if oldest = now.Add(-keep); err != nil || keep <= 0 || at.IsZero() || !at.Before(oldest) {
+		return oldest, nil, err
+	}
+	if now, disputed = e.cfg.Agreed(ctx); disputed != nil {
+		return time.Time{}, disputed, nil
+	}
+	return now.Add(-keep), nil, nil
+}
+
+// oldestMoment returns the time of the oldest moment that may go.
+func (t *tree) oldestMoment(time.Time) (time.Time, error) {
+	v, err := t.versionsOf()
+	if err != nil {
+		return time.Time{}, err
+	}
+	lo, hi := meta.SnapshotRange(1)
+	for pair, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			return time.Time{}, err
+		}
+		s, err := meta.DecodeSnapshot(pair.Key, pair.Value)
+		if err != nil || s.Moment && !(v.Idle && s.Gen == v.Last) {
+			return s.Time, err
+		}
+	}
+	return time.Time{}, nil
+}
+
+// expire drops moments of before a time, and returns how many.
+func (t *tx) expire(oldest time.Time) (int, error) {
 	v, err := t.versionsOf()
 	if err != nil || v.Newest == 0 {
 		return 0, err
 	}
 	window := t.engine.tuned.Load().Window
-	oldest := t.now.Add(-window)
 	var gens []uint32
 	var last time.Time
 	lo, hi := meta.SnapshotRange(1)

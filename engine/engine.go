@@ -48,6 +48,11 @@ type Config struct {
 	// gateway.
 	MayBeHeld func(h volume.Handle) bool
 
+	// Agreed returns the time, if it may decide what is old enough to be dropped for good: clocks
+	// of other gateways agree (ADR 66). Else it returns an error. It is called without locks, and
+	// may ask others. The default believes Now, which suits a tool or a test.
+	Agreed func(ctx context.Context) (time.Time, error)
+
 	// Level returns the newest format level that all copies of the volume know. It must not block.
 	// The default returns meta.Format, which suits a volume with one copy.
 	Level func() uint32
@@ -160,6 +165,9 @@ func Open(cfg Config) (*Engine, error) {
 	}
 	if cfg.MayBeHeld == nil {
 		cfg.MayBeHeld = func(volume.Handle) bool { return false }
+	}
+	if cfg.Agreed == nil {
+		cfg.Agreed = func(context.Context) (time.Time, error) { return cfg.Now(), nil }
 	}
 	if cfg.Level == nil {
 		cfg.Level = func() uint32 { return meta.Format }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weir-storage/weir/engine/meta"
@@ -207,14 +208,31 @@ const (
 
 // emptier removes what has been in the trash for long enough, oldest first.
 type emptier struct {
-	from uint64 // the record that the next entry is of
-	done bool
+	oldest time.Time // what came into the trash before goes
+	from   uint64    // the record that the next entry is of
+	done   bool
 }
 
-// emptyTrash removes what has been in the trash for long enough, and returns how many entries.
-func (e *Engine) emptyTrash(ctx context.Context) (removed int, err error) {
+// oldestWaste returns since when the oldest is in the trash whose time is not to come yet.
+func (t *tree) oldestWaste(now time.Time) (time.Time, error) {
+	lo, hi := meta.WasteRange(0)
+	for pair, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			return time.Time{}, err
+		}
+		_, w, err := meta.DecodeWasted(pair.Key, pair.Value)
+		if err != nil || !w.Time.After(now.Add(mostAhead)) {
+			return w.Time, err
+		}
+	}
+	return time.Time{}, nil
+}
+
+// emptyTrash removes what came into the trash before a time, and returns how many entries. While
+// the volume is crowded, it removes what is later, too.
+func (e *Engine) emptyTrash(ctx context.Context, oldest time.Time) (removed int, err error) {
 	p := place{op: "empty trash", ino: volume.Root.Ino}
-	for x := (emptier{}); !x.done; {
+	for x := (emptier{oldest: oldest}); !x.done; {
 		next := x
 		n, err := change(ctx, e, volume.Request{}, p, countResult, false, func(t *tx) (int, error) {
 			next = x // a change may be computed again
@@ -239,7 +257,6 @@ func (t *tree) waits() (bool, error) {
 }
 
 func (x *emptier) step(t *tx) (removed int, err error) {
-	oldest := t.now.Add(-t.engine.tuned.Load().Trash)
 	lo, hi := meta.WasteRange(x.from)
 	looked := 0
 	for pair, err := range t.view.Range(lo, hi) {
@@ -260,7 +277,7 @@ func (x *emptier) step(t *tx) (removed int, err error) {
 			return 0, err
 		case w.Time.After(t.now.Add(mostAhead)): // the clock of an earlier home was ahead
 			continue
-		case !full && !w.Time.Before(oldest):
+		case !full && !w.Time.Before(x.oldest):
 			x.done = true
 			return removed, nil
 		}

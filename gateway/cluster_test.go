@@ -225,7 +225,7 @@ func (c *cluster) start(site string) {
 		Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pools: all, FS: metadata, Store: objects,
 		StateDir: filepath.Join(c.dir, site, "clients"), Credentials: creds, SiteKey: n.key,
-		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease, Lends: lends,
+		Promise: c.promise, Alone: time.Nanosecond, Heartbeat: time.Second / 15, Lease: c.lease, Lends: lends,
 		AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
 		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer, CacheBytes: c.memory, Checkpoints: c.due, ScrubEvery: c.look,
 	})

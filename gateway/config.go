@@ -53,6 +53,7 @@ type Config struct {
 	Promise    time.Duration // default 3 s
 	Former     time.Duration // the longest Promise of this gateway's earlier processes; 0: none is known
 	Heartbeat  time.Duration // default a fifteenth of Promise
+	Alone      time.Duration // see clocks.Alone, which is the default
 	Lease      time.Duration // of NFS clients, default 60 s
 	AliveFor   time.Duration // time to live of the registry's heartbeat, default 10 s
 	CacheBytes int64         // of plaintext blocks in memory, default 128 MiB; half as much more is for metadata

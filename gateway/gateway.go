@@ -23,6 +23,7 @@ import (
 	"github.com/weir-storage/weir/gateway/borrowing"
 	"github.com/weir-storage/weir/gateway/caching"
 	"github.com/weir-storage/weir/gateway/checking"
+	"github.com/weir-storage/weir/gateway/clocks"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/gateway/keys"
@@ -63,6 +64,7 @@ type Gateway struct {
 	copies    *copies.Manager
 	blind     *blind.Keeper
 	keys      *keys.Keeper
+	clocks    *clocks.Watch
 	routers   *routing.Routers
 	nfs       *nfs.Server
 	panics    atomic.Uint64 // of calls of other gateways
@@ -110,6 +112,8 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		Logger: cfg.Logger}); err != nil {
 		return nil, err
 	}
+	g.clocks = clocks.New(clocks.Config{Gateway: cfg.Name, Site: cfg.Site, Others: g.view, Ask: g.peers.Forward, Now: cfg.Now,
+		Clock: cfg.Clock, Timers: cfg.Timers, Logger: cfg.Logger, Alone: cfg.Alone, Jumped: func() { g.node.Jumped(); g.copies.Jumped() }})
 	main := g.pools.Main()
 	g.self = protocol.Member{Gateway: cfg.Name, Site: cfg.Site, Incarnation: main.Incarnation().String()}
 	g.transport = peer.New(g.peers.Dial, func(name string) { g.node.PeerDown(name) }, cfg.Timers, cfg.Logger)
@@ -142,7 +146,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		Self: g.self, Promise: cfg.Promise, View: g.view, Registry: cfg.Registry, Peers: g.peers, Node: g.node, Pool: g.pools, FS: cfg.FS,
 		Store: cfg.Store, Lent: g.borrower.Sources, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now, Timers: cfg.Timers, Rand: cfg.Rand,
 		Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering, Keys: g.keys, Blind: g.blind,
-		Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow, Checkpoints: cfg.Checkpoints,
+		Agreed: g.clocks.Agreed, Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow, Checkpoints: cfg.Checkpoints,
 		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced,
 	})
 	if err != nil {
@@ -170,7 +174,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	g.reclaiming.Store(g.recovering())
 	g.expeller = admission.NewExpeller(cfg.Site, g.view, g.nfs, cfg.Logger)
 	g.snapshots = snapshots.New(snapshots.Config{View: g.view, Copies: g.copies, Routers: g.routers, Now: cfg.Now, Timers: cfg.Timers,
-		Logger: cfg.Logger})
+		Agreed: g.clocks.Agreed, Disputed: g.clocks.Disputed, Logger: cfg.Logger})
 	g.scrubber = scrub.New(scrub.Config{Gateway: cfg.Name, View: g.view, Copies: g.copies, Registry: cfg.Registry, Timers: cfg.Timers,
 		Rand: cfg.Rand, Tell: cfg.Meters.Scrubbed, Logger: cfg.Logger, LookEvery: cfg.ScrubEvery})
 	g.reporter = report.New(report.Config{Gateway: cfg.Name, View: g.view, Copies: g.copies, Peers: g.peers, Registry: cfg.Registry,
@@ -214,7 +218,7 @@ func (g *Gateway) run(ctx context.Context) error {
 		Fetched: g.copies.Fetch, May: g.copies.May, Newest: g.blind.Newest, Told: g.blind.Told, Objects: g.copies.Objects})
 	peerpb.RegisterOutlinesServer(server, &outline.Server{Caller: g.peers.Caller, Open: g.copies.Home,
 		Uses: func(volume, gateway string) bool { return locks.Reads(g.view, volume, gateway) }})
-	forwardpb.RegisterForwardServer(server, &service{g: g, Caching: g.caching, Keeper: g.keys, Mover: g.mover,
+	forwardpb.RegisterForwardServer(server, &service{g: g, Caching: g.caching, Keeper: g.keys, Mover: g.mover, Watch: g.clocks,
 		Server: routing.Server{Routers: g.routers, Copies: g.copies},
 		Counter: space.New(space.Config{Gateway: cfg.Name, Site: cfg.Site, Organization: cfg.Organization, View: g.view, Copies: g.copies,
 			Store: cfg.Store, Caller: g.peers.Identity}), Checks: checking.New(checking.ChecksConfig{Gateway: cfg.Name, Site: cfg.Site,
@@ -229,7 +233,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	var work sync.WaitGroup
 	failed := make(chan error, 2)
 	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.copies.KeepPurging,
-		g.copies.KeepCheckpoints, g.blind.Run, g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run, g.watchPools,
+		g.copies.KeepCheckpoints, g.blind.Run, g.reporter.Run, g.expeller.Run, g.keepRegistered, g.clocks.Run, g.caching.Run, g.watchPools,
 		g.movePools, g.lodging.Run, g.snapshots.Run, g.scrubber.Run, func(ctx context.Context) { g.borrower.Run(ctx, g.copies) }} {
 		work.Go(func() { loop(ctx) })
 	}

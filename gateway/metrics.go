@@ -23,6 +23,7 @@ func (g *Gateway) state() meters.State {
 		Cache: g.cache.Status(), NFS: g.nfs.Counters(), Clients: g.nfs.ClientCounts(), Memory: g.nfs.Room(),
 		Waiting: g.nfs.Waiting(longWait),
 		Trusted: g.cfg.Registry.Trusted() == nil, Silent: g.answers.Silent(g.cfg.Now()), Ready: g.cfg.Health.Ready() == nil,
+		Disputed: g.clocks.Disputed() != nil,
 	}
 	s.NFS.Panics += g.panics.Load()
 	for _, p := range g.pools.All() {

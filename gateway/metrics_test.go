@@ -149,6 +149,7 @@ func TestMetrics(t *testing.T) {
 		{metrics.GatewayAlive, []string{"gateway=ga", "site=a"}, 1, 1},
 		{metrics.RegistryTrusted, nil, 1, 1},
 		{metrics.RegistrySilentSeconds, nil, 0, 1e6},
+		{metrics.ClockDisputed, nil, 0, 0},
 		{metrics.GatewayReady, nil, 1, 1},
 	} {
 		if got, ok := value(all, want.d, want.labels...); !ok || got < want.least || got > want.most {

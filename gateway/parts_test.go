@@ -37,7 +37,7 @@ func TestPartsAtGateways(t *testing.T) {
 		forwardpb.Forward_Check_FullMethodName: people,
 		nodepb.Node_Admit_FullMethodName:       {pki.PartNode},
 		nodepb.Node_Usage_FullMethodName:       {pki.PartNode}, nodepb.Node_Revoke_FullMethodName: {pki.PartController},
-		forwardpb.Forward_Key_FullMethodName: {pki.PartGateway},
+		forwardpb.Forward_Key_FullMethodName: {pki.PartGateway}, forwardpb.Forward_Clock_FullMethodName: {pki.PartGateway},
 	}
 	n := 0
 	for _, d := range []grpc.ServiceDesc{peerpb.Peer_ServiceDesc, peerpb.Outlines_ServiceDesc, forwardpb.Forward_ServiceDesc,

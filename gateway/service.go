@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-storage/weir/gateway/caching"
 	"github.com/weir-storage/weir/gateway/checking"
+	"github.com/weir-storage/weir/gateway/clocks"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/moving"
@@ -25,6 +26,7 @@ type service struct {
 	*space.Counter
 	*caching.Caching
 	*checking.Checks
+	*clocks.Watch
 	*keys.Keeper
 	*moving.Mover
 	g *Gateway

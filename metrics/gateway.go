@@ -186,6 +186,9 @@ var (
 		Help: "How long ago the registry last answered, and was watched. What is known of heartbeats is as old. It is asked every 5 s."})
 	GatewayAlive = define(Definition{Name: "weir_gateway_alive", Parts: gateway, Kind: Gauge, Labels: []string{"gateway", "site"},
 		Help: "For each registered gateway of the federation: 1 if it has a heartbeat in the registry."})
+	ClockDisputed = define(Definition{Name: "weir_gateway_clock_disputed", Parts: gateway, Kind: Gauge,
+		Help: "1 if something was old enough to be dropped for good, and was not, since the clocks of other gateways do not agree with " +
+			"this one's, or none of them answers."})
 	GatewayReady = define(Definition{Name: "weir_gateway_ready", Parts: gateway, Kind: Gauge,
 		Help: "1 if this gateway is ready for clients."})
 	VolumesWithout = define(Definition{Name: "weir_volumes_without_metrics", Parts: []Part{Gateway, Operator}, Kind: Gauge,

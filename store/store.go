@@ -6,7 +6,7 @@
 //
 //   - protocol-9: an object never changes. Its name holds the hash of its contents; a Put of a name
 //     that exists is success when the size is the same and ErrConflict when not, and never replaces
-//     anything.
+//     anything. Replace is for what is damaged: the bytes that come are those that were there.
 //   - protocol-14: stores have no fencing. Whoever deletes must know from the log that nobody
 //     refers to the object.
 //   - store-1: Put returns nil only when the object is durable, as far as the store promises that.
@@ -48,6 +48,27 @@ type Store interface {
 	List(ctx context.Context, prefix string, fn func(Info) error) error
 	// Delete removes the object; one that is missing is no error.
 	Delete(ctx context.Context, name string) error
+}
+
+// Replacer is a Store that puts an object in place of another at once: at no time is there none,
+// also after a crash. s3, dir and memory are Replacers.
+type Replacer interface {
+	// Replace is Put, but for an object that is there already: the new one takes its place. After
+	// an error either of the two may be there.
+	Replace(ctx context.Context, name string, size int64, body io.ReadSeeker) error
+}
+
+// Replace puts an object in place of one that is damaged. The caller has verified body. A store
+// that is no Replacer deletes what is there before; then there is nothing for a moment, or after an
+// error.
+func Replace(ctx context.Context, in Store, name string, size int64, body io.ReadSeeker) error {
+	if r, ok := in.(Replacer); ok {
+		return r.Replace(ctx, name, size, body)
+	}
+	if err := in.Delete(ctx, name); err != nil {
+		return err
+	}
+	return in.Put(ctx, name, size, body)
 }
 
 // Info is what a store knows about an object.

@@ -27,6 +27,6 @@
 //   - checking-5. Metadata are made anew of a copy that is not the home, and only from what the log
 //     says: a checkpoint that the copy made as the home did, or that the home committed and whose
 //     segments are this log's, and the log after it. They are not patched.
-//   - checking-6. A pack of the store is deleted only to be replaced. Before, what takes its place
-//     is whole on the pool, from what the copy has, or from another copy (checkpoints-14).
+//   - checking-6. A pack of the store is never deleted, but replaced. What takes its place is whole
+//     on the pool, from what the copy has, or from another copy (checkpoints-14).
 package checking

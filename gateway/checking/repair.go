@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/store"
 )
 
 // repair makes a segment whole on the pool, from any copy that has it, and then in the store
@@ -43,16 +44,13 @@ func (c *checker) replace(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Store.Delete(ctx, s.Name); err != nil {
-		// What is there is damaged still, and has the right length: an upload would leave it. The
-		// segment waits until the log is opened again, when what the store has is read first.
+	body := io.NewSectionReader(poolFile{c.Log, s.Seq}, 0, int64(s.Len))
+	if err := store.Replace(ctx, c.Store, s.Name, int64(s.Len), body); err != nil {
+		// What is there may be damaged still, and has the right length: an upload would leave it.
+		// The segment waits until the log is opened again, when what the store has is read first.
 		return err
 	}
 	defer done()
-	body := io.NewSectionReader(poolFile{c.Log, s.Seq}, 0, int64(s.Len))
-	if err := c.Store.Put(ctx, s.Name, int64(s.Len), body); err != nil {
-		return err
-	}
 	return c.Log.MarkStored(s.Name)
 }
 

@@ -31,8 +31,29 @@ func (k *Keeper) Hold(id string) {
 func (k *Keeper) Release(id string, remade bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if delete(k.held, id); remade {
+	delete(k.held, id)
+	if last, ok := k.last[id]; remade {
 		delete(k.last, id)
+	} else if ok {
+		last.engine = nil
+		k.last[id] = last
+	}
+}
+
+// renew forgets what is known of a copy that was closed and opened again, but for Hold: the other
+// engine may have other metadata, and what was alike is not.
+func (k *Keeper) renew(c Copy) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last, ok := k.last[c.UUID]
+	switch {
+	case !ok || last.engine == c.Engine:
+	case last.engine == nil || k.held[c.UUID]:
+		last.engine = c.Engine
+		k.last[c.UUID] = last
+	default:
+		delete(k.last, c.UUID)
+		delete(k.plans, c.UUID)
 	}
 }
 

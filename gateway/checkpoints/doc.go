@@ -47,9 +47,9 @@
 //   - checkpoints-13: Of a block that is mostly dead a pack has those ranges that extents of any
 //     generation use, sealed anew (ADR 64). Each copy makes it from its own bytes, and drops what
 //     it came from only when all extents of its own metadata lie in such ranges.
-//   - checkpoints-14: A pack that the site's store has damaged is deleted only to be replaced, by
-//     one of the same hash that is whole on the pool. Until then nothing is dropped because of it.
-//     After a crash in between, the store lacks it, and gets it as any that it lacks.
+//   - checkpoints-14: A pack that the site's store has damaged is replaced, by one of the same hash
+//     that is whole on the pool, and is there until then: most of it can be read. Until it is
+//     replaced nothing is dropped because of it.
 //
 // # Locking and lifetime
 //

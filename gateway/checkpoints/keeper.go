@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -106,6 +107,7 @@ type Keeper struct {
 
 // made is the newest checkpoint that this gateway made of a volume.
 type made struct {
+	engine   *engine.Engine // that has the metadata; nil: the next one that is seen
 	number   uint64
 	manifest *checkpoint.Manifest
 	used     uint64 // bytes by the volume
@@ -170,6 +172,7 @@ func (k *Keeper) Run(ctx context.Context, all func() []Copy) {
 func (k *Keeper) tendAll(ctx context.Context, all []Copy) {
 	k.forget(all)
 	for _, c := range all {
+		k.renew(c)
 		is := stateOf(c)
 		if was, ok := k.ended[c.UUID]; ok && was == is {
 			continue
@@ -194,21 +197,9 @@ func (k *Keeper) forget(all []Copy) {
 	for _, c := range all {
 		here[c.UUID] = true
 	}
-	for id := range k.last {
-		if !here[id] && !k.held[id] {
-			delete(k.last, id)
-		}
-	}
-	for id := range k.ended {
-		if !here[id] {
-			delete(k.ended, id)
-		}
-	}
-	for id := range k.plans {
-		if !here[id] {
-			delete(k.plans, id)
-		}
-	}
+	maps.DeleteFunc(k.last, func(id string, _ made) bool { return !here[id] && !k.held[id] })
+	maps.DeleteFunc(k.ended, func(id string, _ state) bool { return !here[id] })
+	maps.DeleteFunc(k.plans, func(id string, _ *plan) bool { return !here[id] })
 }
 
 // state is how a copy is, as far as this package is concerned: if it is the same, there is nothing
@@ -289,7 +280,7 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	}
 	k.cfg.Logger.Info("checkpoint is made", "volume", c.UUID, "number", cut.Number, "at", m.At, "pairs", m.Pairs, "bytes", m.Bytes,
 		"chunks", stats.Chunks, "put", stats.Uploaded, "sealed", stats.Sealed, "took", k.cfg.Timers.Since(began).Round(time.Millisecond))
-	is := made{number: cut.Number, manifest: m, put: stats.Sealed}
+	is := made{engine: c.Engine, number: cut.Number, manifest: m, put: stats.Sealed}
 	if is.used, err = cut.Used(); err != nil {
 		return err
 	}

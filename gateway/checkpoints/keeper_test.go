@@ -109,3 +109,35 @@ func TestShared(t *testing.T) {
 		}
 	}
 }
+
+// TestAnotherEngine: what is known of a copy's checkpoints is not believed of the one that is
+// opened later: that may have other metadata, after a forced takeover, say. It is where somebody
+// says that it has the same.
+func TestAnotherEngine(t *testing.T) {
+	const id = "v"
+	first, second := new(engine.Engine), new(engine.Engine)
+	for _, x := range []struct {
+		what    string
+		between func(k *Keeper)
+		keeps   bool
+	}{
+		{"a forced takeover", func(*Keeper) {}, false},
+		{"it is held still", func(k *Keeper) { k.Hold(id) }, true},
+		{"it was held", func(k *Keeper) { k.Hold(id); k.Release(id, false) }, true},
+		{"it was made anew", func(k *Keeper) { k.Hold(id); k.Release(id, true) }, false},
+	} {
+		k := New(Config{Logger: slog.New(slog.DiscardHandler), Due: Due{Grace: time.Minute}})
+		k.last[id], k.plans[id] = made{engine: first, number: 5, alike: 5}, &plan{number: 5}
+		k.renew(Copy{UUID: id, Engine: first})
+		if !k.mayGo(id, 5, time.Minute) || k.plans[id] == nil {
+			t.Fatalf("%s: before, what is known is not believed", x.what)
+		}
+		x.between(k)
+		for range 2 {
+			k.renew(Copy{UUID: id, Engine: second})
+			if got := k.mayGo(id, 5, time.Minute); got != x.keeps || !x.keeps && k.plans[id] != nil && x.what == "a forced takeover" {
+				t.Errorf("%s: what was condemned may go: %t", x.what, got)
+			}
+		}
+	}
+}

@@ -22,6 +22,8 @@ func (k *Keeper) know(c Copy) (*known, error) {
 	changes := c.Engine.SpaceTables()
 	if was := k.known[c.UUID]; was != nil && was.engine == c.Engine && was.changes == changes {
 		return was, nil
+	} else if was == nil || was.engine != c.Engine {
+		delete(k.seen, c.UUID) // they are of another engine
 	}
 	is := &known{engine: c.Engine, changes: changes}
 	var err error

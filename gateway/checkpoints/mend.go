@@ -13,12 +13,17 @@ import (
 )
 
 // Suspect returns what is to be told of each pack of a volume that could not be read as it should
-// be, by its name. If the site's store has it damaged, it is replaced (checkpoints-14).
+// be, by its name. If the site's store has it damaged, it is replaced (checkpoints-14). Without a
+// store it is nil.
 func (k *Keeper) Suspect(id string) func(name string) {
+	if k.cfg.Store == nil {
+		return nil
+	}
 	return func(name string) { k.suspects.Tell(id, name) }
 }
 
-// examine looks at the packs that are suspected, of those that count.
+// examine looks at one of the packs that are suspected, of those that count: after a store was away
+// for a while, they may be all that were read meanwhile.
 func (k *Keeper) examine(ctx context.Context, c Copy, p *packing, table *engine.Packs) error {
 	for _, hash := range k.suspects.Of(c.UUID) {
 		i := slices.IndexFunc(table.All, func(is engine.Pack) bool { return is.Hash == hash && is.Condemned == 0 })
@@ -26,6 +31,8 @@ func (k *Keeper) examine(ctx context.Context, c Copy, p *packing, table *engine.
 			if err := k.verify(ctx, c, p, table.All[i]); err != nil {
 				return err // it is looked at in a later round
 			}
+			k.suspects.Seen(c.UUID, hash)
+			return nil
 		}
 		k.suspects.Seen(c.UUID, hash)
 	}

@@ -45,7 +45,7 @@ func (o objects) Has(ctx context.Context, name string) (bool, error) {
 		return true, nil
 	}
 	if o.doubts {
-		return mending.Has(ctx, o.store, name, func() ([]byte, error) { return whole(ctx, o.store, name) })
+		return mending.Has(ctx, o.store, name)
 	}
 	_, err := o.store.Stat(ctx, name)
 	if errors.Is(err, store.ErrNotExist) {
@@ -56,6 +56,9 @@ func (o objects) Has(ctx context.Context, name string) (bool, error) {
 
 // Put implements checkpoint.Objects.
 func (o objects) Put(ctx context.Context, name string, object []byte) error {
+	if o.doubts { // what Has did not find may be there, and damaged
+		return store.Replace(ctx, o.store, name, int64(len(object)), bytes.NewReader(object))
+	}
 	err := o.store.Put(ctx, name, int64(len(object)), bytes.NewReader(object))
 	if errors.Is(err, store.ErrConflict) {
 		return nil // another release packed the same content otherwise
@@ -79,7 +82,7 @@ func (o objects) Get(ctx context.Context, name string) ([]byte, error) {
 		return nil
 	}
 	if o.store != nil {
-		if b := try("store of this site", func() ([]byte, error) { return whole(ctx, o.store, name) }); b != nil {
+		if b := try("store of this site", func() ([]byte, error) { return mending.Object(ctx, o.store, name) }); b != nil {
 			return b, nil
 		}
 	}
@@ -90,7 +93,7 @@ func (o objects) Get(ctx context.Context, name string) ([]byte, error) {
 		}
 		if b := try("gateway "+other.gateway, func() ([]byte, error) { return other.object(ctx, o.volume, name) }); b != nil {
 			if damaged { // if that fails, the next read tries it again
-				_ = mending.Replace(ctx, o.store, name, b)
+				_ = store.Replace(ctx, o.store, name, int64(len(b)), bytes.NewReader(b))
 			}
 			return b, nil
 		}
@@ -98,24 +101,8 @@ func (o objects) Get(ctx context.Context, name string) ([]byte, error) {
 	return nil, errors.Join(errs...)
 }
 
-// maxObject bounds an object of a checkpoint, in bytes.
-const maxObject = 256 << 20
-
 // piece is how much of an object travels at a time, in bytes.
 const piece = 1 << 20
-
-// whole reads an object of a store.
-func whole(ctx context.Context, from store.Store, name string) ([]byte, error) {
-	i, err := from.Stat(ctx, name)
-	if err == nil && i.Size > maxObject {
-		err = fmt.Errorf("it has %d bytes, which no object of a checkpoint has", i.Size)
-	}
-	if err != nil {
-		return nil, err
-	}
-	b := make([]byte, i.Size)
-	return b, from.GetRange(ctx, name, 0, b)
-}
 
 // Send calls send with the pieces of an object of a volume's checkpoint in this site's store, for
 // another gateway.
@@ -127,7 +114,7 @@ func (k *Keeper) Send(ctx context.Context, volume, name string, send func(piece 
 	case !strings.HasPrefix(name, volume+"/c/") && !strings.HasPrefix(name, volume+"/m/"):
 		return fmt.Errorf("%q is no object of a checkpoint of volume %s", name, volume)
 	}
-	b, err := whole(ctx, from, name)
+	b, err := mending.Object(ctx, from, name)
 	for len(b) > 0 && err == nil {
 		n := min(len(b), piece)
 		err = send(b[:n])
@@ -153,7 +140,7 @@ func (o other) object(ctx context.Context, volume, name string) ([]byte, error) 
 		if errors.Is(err, io.EOF) {
 			return b, nil
 		}
-		if err == nil && len(b)+len(r.GetData()) > maxObject {
+		if err == nil && len(b)+len(r.GetData()) > mending.MaxObject {
 			err = errors.New("it sends more than an object has")
 		}
 		if err != nil {

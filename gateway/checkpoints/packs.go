@@ -33,6 +33,7 @@ type packing struct {
 	// covered are the packs, by number, that are known to have all blocks that the metadata here
 	// name of their segments (checkpoints-8).
 	covered map[uint64]bool
+	engine  *engine.Engine       // that covered, seen and proved are of
 	seen    map[uint64]time.Time // since when packs are known to be condemned, by number
 	// proved is by a pack's number the last segment that may have its record. When the site's store
 	// has all up to there, whoever has only that store knows of the pack. 0: it has.
@@ -132,7 +133,7 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 			err = c.Engine.Pack(ctx, left.number, next, built)
 		}
 		if s := new(pack.ObjectError); errors.As(err, &s) && ctx.Err() == nil {
-			k.Suspect(c.UUID)(s.Name)
+			k.suspects.Tell(c.UUID, s.Name)
 			// What is in it stays where it is, and others go on. The next plan tries it again.
 			k.cfg.Logger.Error("a pack is not made: an object is damaged, or missing", "volume", c.UUID, "object", s.Name, "error", err)
 		} else if errors.Is(err, pack.ErrTooLarge) {
@@ -219,17 +220,12 @@ func (k *Keeper) put(ctx context.Context, c Copy, hash pack.Hash, length uint64,
 	body := func() io.ReadSeeker { return io.NewSectionReader(from, 0, int64(length)) }
 	p := k.packsOf(c.UUID)
 	if p.bad[hash] {
-		if err := k.cfg.Store.Delete(ctx, name); err != nil {
-			return err
-		}
-		delete(p.stored, hash)
+		err = store.Replace(ctx, k.cfg.Store, name, int64(length), body())
+	} else {
+		err = k.cfg.Store.Put(ctx, name, int64(length), body())
 	}
-	err = k.cfg.Store.Put(ctx, name, int64(length), body())
-	if errors.Is(err, store.ErrConflict) {
-		// What is there is no pack of that hash: nothing reads it.
-		if err = k.cfg.Store.Delete(ctx, name); err == nil {
-			err = k.cfg.Store.Put(ctx, name, int64(length), body())
-		}
+	if errors.Is(err, store.ErrConflict) { // what is there is no pack of that hash: nothing reads it
+		err = store.Replace(ctx, k.cfg.Store, name, int64(length), body())
 	}
 	if err != nil {
 		return err
@@ -244,6 +240,12 @@ func (k *Keeper) put(ctx context.Context, c Copy, hash pack.Hash, length uint64,
 // built here; else the pack comes from another gateway (checkpoints-8).
 func (k *Keeper) gather(ctx context.Context, c Copy, table *engine.Packs) error {
 	p := k.packsOf(c.UUID)
+	if p.engine != c.Engine { // it may have other metadata
+		p.engine = c.Engine
+		clear(p.covered)
+		clear(p.seen)
+		clear(p.proved)
+	}
 	if len(table.All) == 0 {
 		return nil
 	}
@@ -341,7 +343,7 @@ func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.
 		return err
 	}
 	if s := new(pack.ObjectError); errors.As(err, &s) && errors.Is(err, pack.ErrCorrupt) {
-		k.Suspect(c.UUID)(s.Name)
+		k.suspects.Tell(c.UUID, s.Name)
 		k.cfg.Logger.Error("an object is damaged", "volume", c.UUID, "object", s.Name, "error", err)
 	}
 	level := slog.LevelWarn

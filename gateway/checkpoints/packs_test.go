@@ -111,3 +111,37 @@ func TestPaceOfPacks(t *testing.T) {
 		t.Error("nothing moves in the hours")
 	}
 }
+
+// TestSuspectedPacks: of the packs that could not be read while a store was away, one is read in
+// each round, and each once. Without a store nobody suspects any.
+func TestSuspectedPacks(t *testing.T) {
+	id := uuid.New()
+	c := Copy{UUID: id.String()}
+	in := memory.NewCounting(memory.New())
+	k := New(Config{Logger: slog.New(slog.DiscardHandler), Store: in})
+	p, table := k.packsOf(c.UUID), &engine.Packs{}
+	for i := range 5 {
+		is := engine.Pack{Number: uint64(i + 1), Hash: pack.Hash{byte(i + 1)}, Len: 5, Made: 1}
+		table.All = append(table.All, is)
+		name := pack.Name([16]byte(id), is.Hash)
+		if err := in.Put(t.Context(), name, 5, bytes.NewReader([]byte("bytes"))); err != nil {
+			t.Fatal(err)
+		}
+		k.Suspect(c.UUID)(name)
+	}
+	table.All[2].Condemned = 3 // nobody needs it any more
+	for round := 1; round <= 6; round++ {
+		if err := k.examine(t.Context(), c, p, table); err != nil {
+			t.Fatal(err)
+		}
+		if n, want := int(in.Stats.Load()), min(round, 4); n != want || len(p.bad) != want {
+			t.Errorf("after %d rounds, %d packs were looked at, and %d are bad", round, n, len(p.bad))
+		}
+	}
+	if k.packsLeft(c.UUID) {
+		t.Error("something is left to do")
+	}
+	if New(Config{}).Suspect(c.UUID) != nil {
+		t.Error("without a store packs are suspected, and nobody ever looks")
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -89,6 +90,7 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	here := map[string]bool{}
 	for _, c := range all {
 		here[c.UUID] = true
+		k.renew(c)
 		is := k.sweptOf(c)
 		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 && !k.packsLeft(c.UUID) && !k.straysLeft(c) {
 			delete(k.known, c.UUID)
@@ -102,34 +104,18 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 			delete(k.done, c.UUID)
 		}
 	}
-	for id := range k.done {
-		if !here[id] {
-			delete(k.done, id)
-		}
-	}
-	for id := range k.known {
-		if !here[id] {
-			delete(k.known, id)
-		}
-	}
+	maps.DeleteFunc(k.done, func(id string, _ swept) bool { return !here[id] })
+	maps.DeleteFunc(k.known, func(id string, _ *known) bool { return !here[id] })
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for id := range k.packed {
-		if !here[id] {
-			delete(k.packed, id)
-		}
-	}
+	maps.DeleteFunc(k.packed, func(id string, _ *packing) bool { return !here[id] })
 	for id := range k.seen {
 		if !here[id] {
 			delete(k.seen, id)
 			delete(k.condemned, id)
 		}
 	}
-	for id := range k.strays {
-		if !here[id] {
-			delete(k.strays, id)
-		}
-	}
+	maps.DeleteFunc(k.strays, func(id string, _ *strays) bool { return !here[id] })
 }
 
 // packsLeft reports whether there is something to do for a volume's packs.

@@ -54,6 +54,7 @@ type ManagerConfig struct {
 	Pebble *pebble.Cache
 	Now    func() time.Time
 	Timers clockwork.Clock
+	Agreed func(ctx context.Context) (time.Time, error) // that of a clocks.Watch
 	// Clock is a monotonic clock that counts suspend.
 	Clock       func() time.Duration
 	Heartbeat   time.Duration // between questions to a home whose log is followed

@@ -202,7 +202,7 @@ func (m *Manager) openEngine(c *Local, v federation.Volume, cfg engine.Config) (
 	})
 	cfg.Now, cfg.Clock, cfg.Rand, cfg.Bytes, cfg.Tuning = m.cfg.Now, m.cfg.Timers, m.cfg.Rand, uint64(v.Spec.Size), settings.Tuning(v)
 	cfg.Cache, cfg.Pebble, cfg.Verifier = m.cfg.Cache, m.cfg.Pebble, m.cfg.Verifier
-	cfg.Level = func() uint32 { return m.cfg.View.Format(v.UUID) }
+	cfg.Agreed, cfg.Level = m.cfg.Agreed, func() uint32 { return m.cfg.View.Format(v.UUID) }
 	return engine.Open(cfg)
 }
 

@@ -10,14 +10,12 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/clocks"
 )
 
-// purgeEvery is how often a gateway looks what is to be purged. A change of the registry makes it
-// look, too.
-const purgeEvery = 30 * time.Second
-
-// purgePause is the least time between two looks. The registry may change all the time.
-const purgePause = time.Second
+// purgeEvery is how often a gateway looks what is to be purged, and purgePause the least time
+// between two looks. A change of the registry makes it look, and that may change all the time.
+const purgeEvery, purgePause = 30 * time.Second, time.Second
 
 // KeepPurging purges deleted volumes when their time has come, and deletes what this gateway has of
 // those that were purged, until ctx ends (copies-6).
@@ -43,18 +41,15 @@ func (m *Manager) KeepPurging(ctx context.Context) {
 
 // endTime and wipeTime bound one attempt, so that a registry or a store that hangs does not keep
 // other volumes waiting. What an attempt has deleted, the next one does not find.
-const (
-	endTime  = 30 * time.Second
-	wipeTime = 5 * time.Minute
-)
+const endTime, wipeTime = 30 * time.Second, 5 * time.Minute
 
 // purge does what can be done now, and reports whether something is to be tried again soon.
 func (m *Manager) purge(ctx context.Context) (again bool) {
-	now := m.cfg.Now()
 	all, _ := m.cfg.View.Volumes()
 	for _, v := range all {
-		if r := v.Record; r != nil && r.Deleted && m.chosen(now.Sub(r.PurgeAt())) {
-			again = m.end(ctx, r.UUID, now) || again
+		if r := v.Record; r != nil && r.Deleted {
+			now, yes := m.chosen(ctx, r.PurgeAt(), clocks.ByWord(*r))
+			again = yes && m.end(ctx, r.UUID, now) || again
 		}
 	}
 	there, err := m.cfg.Pool.ListVolumes()
@@ -70,14 +65,12 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 			return name == p.Volume || strings.HasPrefix(name, salvagePrefix+p.Volume)
 		})
 		if has || slices.Contains(p.Pending, m.cfg.Self.Gateway) {
-			if err := m.wipe(ctx, p); err != nil {
-				again = true
-				if ctx.Err() == nil {
-					m.cfg.Logger.Warn("a purged volume is not gone from here yet", "volume", p.Name, "uuid", p.Volume, "error", err)
-				}
+			err := m.wipe(ctx, p)
+			if again = again || err != nil; err != nil && ctx.Err() == nil {
+				m.cfg.Logger.Warn("a purged volume is not gone from here yet", "volume", p.Name, "uuid", p.Volume, "error", err)
 			}
 		}
-		if late := now.Sub(p.At) - federation.PurgeKept; len(p.Pending) == 0 && m.chosen(late) {
+		if _, yes := m.chosen(ctx, p.At.Add(federation.PurgeKept), false); yes && len(p.Pending) == 0 {
 			if err := m.cfg.Registry.DeletePurge(ctx, p.Volume); err != nil {
 				m.cfg.Logger.Debug("an old purge is not forgotten yet", "uuid", p.Volume, "error", err)
 			}
@@ -89,10 +82,16 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 // overdue is how late something is that the chosen gateway should have done. Then others do it.
 const overdue = 10 * time.Minute
 
-// chosen reports whether this gateway is the one of its organization to do what is late for so
-// long: others may not be shown the volume. Several that think so do no harm.
-func (m *Manager) chosen(late time.Duration) bool {
-	return late >= overdue || late >= 0 && m.cfg.View.First(m.cfg.Self.Gateway)
+// chosen reports whether this gateway is the one of its organization to do what was due at a time,
+// for sure or by the clock: others may not be shown it. Several that think so do no harm.
+func (m *Manager) chosen(ctx context.Context, at time.Time, sure bool) (now time.Time, yes bool) {
+	if late := m.cfg.Now().Sub(at); late < 0 || late < overdue && !m.cfg.View.First(m.cfg.Self.Gateway) {
+		return now, false
+	} else if sure {
+		return at, true
+	}
+	now, err := m.cfg.Agreed(ctx) // clocks-1
+	return now, err == nil && !now.Before(at)
 }
 
 // end purges a volume, if the registry itself still says that it is deleted and its time has come.
@@ -111,7 +110,7 @@ func (m *Manager) end(ctx context.Context, uuid string, now time.Time) (again bo
 			return false
 		}
 	}
-	p := federation.Purge{Volume: uuid, At: now.UTC(), Size: v.Spec.Size, Sites: v.Sites}
+	p := federation.Purge{Volume: uuid, At: m.cfg.Now().UTC(), Size: v.Spec.Size, Sites: v.Sites}
 	if err == nil {
 		for _, member := range m.cfg.View.Members() {
 			if m.cfg.View.MayHave(v, member) {

@@ -6,15 +6,13 @@
 //
 // Rules:
 //
-//   - mending-1. What a store has under a name is only deleted when what takes its place is at
-//     hand: on the pool, or in memory.
+//   - mending-1. What a store has under a name is replaced, and never deleted: most of it can be
+//     read still. What takes its place is whole, and comes at once (store.Replacer).
 //   - mending-2. Nothing is said of an object by a store that does not answer.
 //   - mending-3. Where two gateways share a store, both may replace an object: by the same bytes.
-//     In between others read it from elsewhere.
 package mending
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,20 +44,34 @@ func Pack(ctx context.Context, in store.Store, of segment.VolumeID, is engine.Pa
 	return nil, nil
 }
 
-// Has reports whether a store has an object of a checkpoint whole. One that is damaged is deleted:
-// the caller puts it again. read reads an object.
-func Has(ctx context.Context, in store.Store, name string, read func() ([]byte, error)) (bool, error) {
-	b, err := read()
+// MaxObject bounds an object of a checkpoint, in bytes.
+const MaxObject = 256 << 20
+
+// Object reads an object of a checkpoint in a store, and does not look at what it is.
+func Object(ctx context.Context, in store.Store, name string) ([]byte, error) {
+	i, err := in.Stat(ctx, name)
+	if err == nil && i.Size > MaxObject {
+		err = fmt.Errorf("it has %d bytes, which no object of a checkpoint has: %w", i.Size, checkpoint.ErrCorrupt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, i.Size)
+	return b, in.GetRange(ctx, name, 0, b)
+}
+
+// Has reports whether a store has an object of a checkpoint whole. The caller replaces one that is
+// damaged.
+func Has(ctx context.Context, in store.Store, name string) (bool, error) {
+	b, err := Object(ctx, in, name)
 	if err == nil {
 		_, err = checkpoint.Check(name, b)
 	}
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, store.ErrNotExist):
+	case errors.Is(err, store.ErrNotExist), Damaged(err):
 		return false, nil
-	case Damaged(err):
-		return false, in.Delete(ctx, name)
 	}
 	return false, err
 }
@@ -67,12 +79,4 @@ func Has(ctx context.Context, in store.Store, name string, read func() ([]byte, 
 // Damaged reports whether an error of reading an object of a checkpoint says that it is damaged.
 func Damaged(err error) bool {
 	return errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, store.ErrShort)
-}
-
-// Replace puts an object of a checkpoint in place of one that is damaged.
-func Replace(ctx context.Context, in store.Store, name string, b []byte) error {
-	if err := in.Delete(ctx, name); err != nil {
-		return err
-	}
-	return in.Put(ctx, name, int64(len(b)), bytes.NewReader(b))
 }

@@ -88,3 +88,38 @@ func TestSuspects(t *testing.T) {
 		t.Errorf("%x are looked at again", all)
 	}
 }
+
+// TestWhatIsDamagedStays: what is damaged in a store is there until what takes its place is. Most
+// of it can be read, and perhaps nobody else has the rest.
+func TestWhatIsDamagedStays(t *testing.T) {
+	const name = "v/0000000000000001-1"
+	whole := bytes.Repeat([]byte("segment "), 1000)
+	damaged := bytes.Clone(whole)
+	damaged[0] ^= 1
+	in := memory.New()
+	if err := in.Put(t.Context(), name, int64(len(damaged)), bytes.NewReader(damaged)); err != nil {
+		t.Fatal(err)
+	}
+	in.SetFault(func(op, _ string) error { // it deletes, and has no room
+		if op == "put" {
+			return store.ErrUnavailable
+		}
+		return nil
+	})
+	u := &Uploads{store: in, unsure: map[string]log.SegmentInfo{
+		name: {Seq: 1, Name: name, Len: uint64(len(whole)), Hash: blake3.Sum256(whole)}}}
+	if err := u.Put(t.Context(), name, int64(len(whole)), bytes.NewReader(whole)); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(damaged))
+	if err := in.GetRange(t.Context(), name, 0, got); err != nil || !bytes.Equal(got, damaged) {
+		t.Errorf("what was there is gone: %v", err)
+	}
+	in.SetFault(nil)
+	if err := u.Put(t.Context(), name, int64(len(whole)), bytes.NewReader(whole)); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.GetRange(t.Context(), name, 0, got); err != nil || !bytes.Equal(got, whole) {
+		t.Errorf("it was not replaced: %v", err)
+	}
+}

@@ -42,12 +42,19 @@ func (u *Uploads) Put(ctx context.Context, name string, size int64, body io.Read
 	u.mu.Lock()
 	s, unsure := u.unsure[name]
 	u.mu.Unlock()
+	put := u.store.Put
 	if unsure {
-		if err := u.clear(ctx, &s); err != nil {
+		damaged, err := u.damaged(ctx, &s)
+		if err != nil {
 			return err
 		}
+		if damaged { // the segment's file is whole: it was just verified
+			put = func(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
+				return store.Replace(ctx, u.store, name, size, body)
+			}
+		}
 	}
-	err := u.store.Put(ctx, name, size, body)
+	err := put(ctx, name, size, body)
 	if err == nil && unsure {
 		u.mu.Lock()
 		delete(u.unsure, name)
@@ -56,25 +63,21 @@ func (u *Uploads) Put(ctx context.Context, name string, size int64, body io.Read
 	return err
 }
 
-// clear deletes what the store has under the name of a segment, if that is damaged. The segment's
-// file is whole: it was just verified.
-func (u *Uploads) clear(ctx context.Context, s *log.SegmentInfo) error {
+// damaged reports whether what the store has under the name of a segment is damaged.
+func (u *Uploads) damaged(ctx context.Context, s *log.SegmentInfo) (bool, error) {
 	i, err := u.store.Stat(ctx, s.Name)
 	if err == nil && uint64(i.Size) == s.Len {
 		err = verify(ctx, u.store, s)
-		if err == nil {
-			return nil
-		}
 	} else if err == nil {
 		err = errDamaged
 	}
 	switch {
-	case errors.Is(err, store.ErrNotExist):
-		return nil
+	case err == nil, errors.Is(err, store.ErrNotExist):
+		return false, nil
 	case errors.Is(err, errDamaged), errors.Is(err, store.ErrShort):
-		return u.store.Delete(ctx, s.Name)
+		return true, nil
 	}
-	return fmt.Errorf("read what the store has of segment %d: %w", s.Seq, err)
+	return false, fmt.Errorf("read what the store has of segment %d: %w", s.Seq, err)
 }
 
 var errDamaged = errors.New("its bytes are not those that its name says")

@@ -32,6 +32,7 @@ type State struct {
 	Trusted  bool          // the registry is
 	Silent   time.Duration // the registry has been
 	Ready    bool
+	Disputed bool // its clock is
 }
 
 // Pool is one of the gateway's pools.
@@ -208,6 +209,7 @@ func (m *Meters) state(s State, ch chan<- prometheus.Metric) {
 	}
 	put(metrics.RegistryTrusted, truth(s.Trusted))
 	put(metrics.RegistrySilentSeconds, s.Silent.Seconds())
+	put(metrics.ClockDisputed, truth(s.Disputed))
 	put(metrics.GatewayReady, truth(s.Ready))
 }
 

@@ -33,6 +33,7 @@ var (
 		forwardpb.Forward_Call_FullMethodName:     gateways,
 		forwardpb.Forward_Held_FullMethodName:     gateways,
 		forwardpb.Forward_Key_FullMethodName:      gateways,
+		forwardpb.Forward_Clock_FullMethodName:    gateways,
 		forwardpb.Forward_Status_FullMethodName:   people,
 		forwardpb.Forward_Cache_FullMethodName:    people,
 		forwardpb.Forward_Warm_FullMethodName:     people,

@@ -36,7 +36,10 @@ type Config struct {
 	Routers *routing.Routers
 	Now     func() time.Time // the clock of schedules
 	Timers  clockwork.Clock
-	Logger  *slog.Logger
+	// Agreed and Disputed are those of a clocks.Watch.
+	Agreed   func(ctx context.Context) (time.Time, error)
+	Disputed func() error
+	Logger   *slog.Logger
 }
 
 // Keeper takes and drops snapshots. Its methods may be called from many goroutines.
@@ -81,6 +84,7 @@ type quiet struct {
 	wishes     []snapshots.Wish
 	rollback   *snapshots.Rollback
 	due        string
+	disputed   string // see there
 }
 
 func quietOf(v federation.Volume, now time.Time) quiet {
@@ -92,7 +96,7 @@ func quietOf(v federation.Volume, now time.Time) quiet {
 }
 
 func (q quiet) is(other quiet) bool {
-	return q.generation == other.generation && q.due == other.due && slices.Equal(q.wishes, other.wishes) &&
+	return q.generation == other.generation && q.due == other.due && q.disputed == other.disputed && slices.Equal(q.wishes, other.wishes) &&
 		(q.rollback == nil) == (other.rollback == nil) && (q.rollback == nil || *q.rollback == *other.rollback)
 }
 
@@ -170,11 +174,12 @@ func (k *Keeper) look(ctx context.Context) {
 		if s.known && fresh {
 			now := k.cfg.Now()
 			q := quietOf(v, now)
+			q.disputed = k.disputed(v)
 			if q.is(s.quiet) {
 				continue
 			}
 			s.held = k.beingMade(c.UUID)
-			s.tell(v)
+			s.tell(v, q.disputed)
 			if plan(v, s.list, s.dropped, s.held, s.rolled, now).nothing() {
 				if len(s.held) == 0 { // else another volume's record decides when
 					s.quiet = q
@@ -221,7 +226,7 @@ func (k *Keeper) keep(ctx context.Context, s *kept, v federation.Volume) {
 		s.wait, s.next = 0, time.Time{}
 	}
 	if s.known {
-		s.tell(v)
+		s.tell(v, k.disputed(v))
 	}
 	if err == nil || passes(err) || ctx.Err() != nil {
 		s.logged = ""
@@ -279,11 +284,17 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 	}
 	for _, name := range t.drop {
 		do("dropped", name, func(ctx context.Context) error {
+			w, asked := snapshots.Find(v.Snapshots, name)
+			if !asked || !w.Drop { // its schedule has another one instead (clocks-1)
+				if _, err := k.cfg.Agreed(ctx); err != nil {
+					return err
+				}
+			}
 			err := s.copy.Engine.DropSnapshot(ctx, volume.Request{}, name)
 			if err != nil && !errors.Is(err, volume.ErrNotExist) {
 				return err
 			}
-			if w, ok := snapshots.Find(v.Snapshots, name); ok {
+			if asked {
 				s.dropped[name] = w.UID
 			}
 			return nil
@@ -348,9 +359,18 @@ func (k *Keeper) read(ctx context.Context, s *kept) ([]volume.Snapshot, error) {
 	return list, err
 }
 
+// disputed says why nothing of a volume goes for its age; empty: it goes, or nothing is kept for a
+// time.
+func (k *Keeper) disputed(v federation.Volume) string {
+	if err := k.cfg.Disputed(); err != nil && (v.Spec.Snapshots.Window > 0 || v.Spec.Trash.Keep > 0) {
+		return err.Error()
+	}
+	return ""
+}
+
 // tell makes a report of a record's wishes, if there is something new to say. The caller holds mu,
 // and nobody works on the volume.
-func (s *kept) tell(v federation.Volume) {
+func (s *kept) tell(v federation.Volume, disputed string) {
 	for name, uid := range s.dropped { // a wish that was taken out of the record may come again
 		if w, ok := snapshots.Find(v.Snapshots, name); !ok || !w.Drop || w.UID != uid {
 			delete(s.dropped, name)
@@ -370,6 +390,7 @@ func (s *kept) tell(v federation.Volume) {
 			r.Problem = name + ": " + s.failed[name]
 		}
 	}
+	r.Problem = cmp.Or(r.Problem, disputed)
 	if s.report == nil || !same(s.report, r) {
 		s.report = r
 	}

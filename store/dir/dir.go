@@ -98,7 +98,7 @@ func (s *Store) Put(ctx context.Context, name string, size int64, body io.ReadSe
 	if _, err := os.Lstat(s.path(name)); err == nil {
 		return s.there(name, size)
 	}
-	err := s.write(name, body)
+	err := s.write(name, body, os.Link)
 	if errors.Is(err, fs.ErrExist) {
 		return s.there(name, size)
 	}
@@ -121,7 +121,19 @@ func (s *Store) there(name string, size int64) error {
 	return s.fail("put", name, syncDir(filepath.Dir(s.path(name))))
 }
 
-func (s *Store) write(name string, body io.ReadSeeker) error {
+// Replace implements store.Replacer.
+func (s *Store) Replace(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
+	if err := s.begin(ctx, "replace", name); err != nil {
+		return err
+	}
+	if n, err := body.Seek(0, io.SeekEnd); err != nil || n != size {
+		return s.fail("replace", name, fmt.Errorf("%w: the body has %d bytes (%v), not %d", store.ErrInvalid, n, err, size))
+	}
+	return s.fail("replace", name, s.write(name, body, os.Rename))
+}
+
+// write writes a file durably, and then gives it its place.
+func (s *Store) write(name string, body io.ReadSeeker, place func(from, to string) error) error {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -141,7 +153,7 @@ func (s *Store) write(name string, body io.ReadSeeker) error {
 	if err := s.makeDirs(filepath.Dir(path)); err != nil {
 		return err
 	}
-	if err := os.Link(f.Name(), path); err != nil {
+	if err := place(f.Name(), path); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))

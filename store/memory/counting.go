@@ -35,6 +35,16 @@ func (c *Counting) Put(ctx context.Context, name string, size int64, body io.Rea
 	return err
 }
 
+// Replace implements store.Replacer. It counts as a Put.
+func (c *Counting) Replace(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
+	c.Puts.Add(1)
+	err := store.Replace(ctx, c.under, name, size, body)
+	if err == nil {
+		c.BytesIn.Add(size)
+	}
+	return err
+}
+
 // GetRange implements Store.
 func (c *Counting) GetRange(ctx context.Context, name string, off int64, p []byte) error {
 	c.Gets.Add(1)

@@ -77,6 +77,15 @@ func (s *Store) fail(op, name string, err error) error {
 
 // Put implements store.Store.
 func (s *Store) Put(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
+	return s.put(ctx, name, size, body, false)
+}
+
+// Replace implements store.Replacer. For faults it is a put.
+func (s *Store) Replace(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
+	return s.put(ctx, name, size, body, true)
+}
+
+func (s *Store) put(ctx context.Context, name string, size int64, body io.ReadSeeker, replace bool) error {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return s.fail("put", name, err)
 	}
@@ -92,7 +101,7 @@ func (s *Store) Put(ctx context.Context, name string, size int64, body io.ReadSe
 	if int64(len(data)) != size {
 		return s.fail("put", name, store.ErrInvalid)
 	}
-	if o, ok := s.objects[name]; ok {
+	if o, ok := s.objects[name]; ok && !replace {
 		if int64(len(o.data)) != size {
 			return s.fail("put", name, store.ErrConflict)
 		}

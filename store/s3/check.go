@@ -52,10 +52,10 @@ func (s *Store) Check(ctx context.Context) error {
 // probe reports whether the second of two conditional PUTs was refused.
 func (s *Store) probe(ctx context.Context) (bool, error) {
 	const text = "weir"
-	if err := s.put(ctx, probe, int64(len(text)), strings.NewReader(text)); err != nil && !exists(err) {
+	if err := s.put(ctx, probe, int64(len(text)), strings.NewReader(text), false); err != nil && !exists(err) {
 		return false, s.fail(ctx, "put", probe, err)
 	}
-	err := s.put(ctx, probe, int64(len(text)), strings.NewReader(text))
+	err := s.put(ctx, probe, int64(len(text)), strings.NewReader(text), false)
 	if err != nil && !exists(err) {
 		return false, s.fail(ctx, "put", probe, err)
 	}

@@ -95,9 +95,9 @@ func (s *Store) Put(ctx context.Context, name string, size int64, body io.ReadSe
 	if n, err := body.Seek(0, io.SeekEnd); err != nil || n != size {
 		return s.fail(ctx, "put", name, fmt.Errorf("%w: the body has %d bytes (%v), not %d", store.ErrInvalid, n, err, size))
 	}
-	err := s.put(ctx, name, size, body)
+	err := s.put(ctx, name, size, body, false)
 	for try := 1; try < attempts && errorCode(err) == "ConditionalRequestConflict"; try++ {
-		err = s.put(ctx, name, size, body) // two puts at the same moment: the server wants one to come again
+		err = s.put(ctx, name, size, body, false) // two puts at the same moment: the server wants one to come again
 	}
 	if !exists(err) {
 		return s.fail(ctx, "put", name, err)
@@ -113,15 +113,28 @@ func (s *Store) Put(ctx context.Context, name string, size int64, body io.ReadSe
 	return err
 }
 
-// put is one conditional PUT.
-func (s *Store) put(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
+// Replace implements store.Replacer: a PUT without a condition.
+func (s *Store) Replace(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
+	if err := store.CheckName(name); err != nil {
+		return err
+	}
+	if n, err := body.Seek(0, io.SeekEnd); err != nil || n != size {
+		return s.fail(ctx, "replace", name, fmt.Errorf("%w: the body has %d bytes (%v), not %d", store.ErrInvalid, n, err, size))
+	}
+	return s.fail(ctx, "replace", name, s.put(ctx, name, size, body, true))
+}
+
+// put is one PUT: a conditional one, unless it is to replace what is there.
+func (s *Store) put(ctx context.Context, name string, size int64, body io.ReadSeeker, replace bool) error {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	lent := &lent{body: body}
 	defer lent.end()
 	opts := minio.PutObjectOptions{DisableMultipart: true, ContentType: "application/octet-stream"}
-	opts.SetMatchETagExcept("*")
+	if !replace {
+		opts.SetMatchETagExcept("*")
+	}
 	_, err := s.client.PutObject(ctx, s.cfg.Bucket, name, lent, size, opts)
 	return err
 }

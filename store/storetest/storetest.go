@@ -28,6 +28,7 @@ func Run(t *testing.T, start func(t *testing.T) store.Store) {
 		{"PutGet", putGet},
 		{"Ranges", ranges},
 		{"PutAgain", putAgain},
+		{"Replace", replace},
 		{"PutRace", putRace},
 		{"PutRaceConflict", putRaceConflict},
 		{"PutBody", putBody},
@@ -134,6 +135,25 @@ func putAgain(f *fixture) {
 }
 
 // putRace: many puts of one object at once all succeed, and leave one of the bodies whole.
+// replace: what is damaged gives way to what is put in its place, also of another size; what is
+// absent is put; a wrong size changes nothing.
+func replace(f *fixture) {
+	r, ok := f.s.(store.Replacer)
+	if !ok {
+		f.Skip("it is no Replacer")
+	}
+	f.put("v/a", "damaged")
+	f.ok(r.Replace(f.ctx, "v/a", 7, strings.NewReader("mended!")))
+	f.has("v/a", "mended!")
+	f.ok(r.Replace(f.ctx, "v/a", 4, strings.NewReader("more")))
+	f.has("v/a", "more")
+	f.ok(r.Replace(f.ctx, "v/b", 3, strings.NewReader("new")))
+	f.has("v/b", "new")
+	f.is(r.Replace(f.ctx, "v/a", 5, strings.NewReader("long")), store.ErrInvalid)
+	f.has("v/a", "more")
+	f.is(r.Replace(f.ctx, ".a", 0, strings.NewReader("")), store.ErrInvalid)
+}
+
 func putRace(f *fixture) {
 	const racers = 8
 	var wg sync.WaitGroup

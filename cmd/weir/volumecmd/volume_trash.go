@@ -3,6 +3,7 @@
 package volumecmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,9 @@ func purgeCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 					return err
 				}
 			}
-			v, err = trashed(c.Context(), cl, "purge", a[0], v.UUID, func(v *federation.Volume) { v.PurgeAfter = sh.Now().UTC() })
+			v, err = trashed(c.Context(), cl, "purge", a[0], v.UUID, func(v *federation.Volume) {
+				v.PurgeAfter = cmp.Or(v.DeletedAt, sh.Now().UTC()) // no clock has a say (ADR 66)
+			})
 			if err != nil {
 				return err
 			}

@@ -140,6 +140,86 @@ func (Method) EnumDescriptor() ([]byte, []int) {
 	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{0}
 }
 
+type ClockRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClockRequest) Reset() {
+	*x = ClockRequest{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClockRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClockRequest) ProtoMessage() {}
+
+func (x *ClockRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClockRequest.ProtoReflect.Descriptor instead.
+func (*ClockRequest) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{0}
+}
+
+type ClockReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Now           int64                  `protobuf:"varint,1,opt,name=now,proto3" json:"now,omitempty"` // nanoseconds since 1970
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClockReply) Reset() {
+	*x = ClockReply{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClockReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClockReply) ProtoMessage() {}
+
+func (x *ClockReply) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClockReply.ProtoReflect.Descriptor instead.
+func (*ClockReply) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ClockReply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
 type KeyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
@@ -149,7 +229,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[0]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -161,7 +241,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[0]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -174,7 +254,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{0}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *KeyRequest) GetVolume() string {
@@ -193,7 +273,7 @@ type KeyReply struct {
 
 func (x *KeyReply) Reset() {
 	*x = KeyReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[1]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -205,7 +285,7 @@ func (x *KeyReply) String() string {
 func (*KeyReply) ProtoMessage() {}
 
 func (x *KeyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[1]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -218,7 +298,7 @@ func (x *KeyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyReply.ProtoReflect.Descriptor instead.
 func (*KeyReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{1}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *KeyReply) GetSealed() []byte {
@@ -239,7 +319,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[2]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -251,7 +331,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[2]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -264,7 +344,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{2}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Handle) GetIno() uint64 {
@@ -300,7 +380,7 @@ type Caller struct {
 
 func (x *Caller) Reset() {
 	*x = Caller{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[3]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -312,7 +392,7 @@ func (x *Caller) String() string {
 func (*Caller) ProtoMessage() {}
 
 func (x *Caller) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[3]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -325,7 +405,7 @@ func (x *Caller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Caller.ProtoReflect.Descriptor instead.
 func (*Caller) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{3}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Caller) GetUid() uint32 {
@@ -378,7 +458,7 @@ type Attr struct {
 
 func (x *Attr) Reset() {
 	*x = Attr{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[4]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -390,7 +470,7 @@ func (x *Attr) String() string {
 func (*Attr) ProtoMessage() {}
 
 func (x *Attr) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[4]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -403,7 +483,7 @@ func (x *Attr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attr.ProtoReflect.Descriptor instead.
 func (*Attr) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{4}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Attr) GetHandle() *Handle {
@@ -520,7 +600,7 @@ type SetAttr struct {
 
 func (x *SetAttr) Reset() {
 	*x = SetAttr{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[5]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +612,7 @@ func (x *SetAttr) String() string {
 func (*SetAttr) ProtoMessage() {}
 
 func (x *SetAttr) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[5]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +625,7 @@ func (x *SetAttr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttr.ProtoReflect.Descriptor instead.
 func (*SetAttr) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{5}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SetAttr) GetMode() uint32 {
@@ -614,7 +694,7 @@ type DirChange struct {
 
 func (x *DirChange) Reset() {
 	*x = DirChange{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[6]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +706,7 @@ func (x *DirChange) String() string {
 func (*DirChange) ProtoMessage() {}
 
 func (x *DirChange) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[6]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +719,7 @@ func (x *DirChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirChange.ProtoReflect.Descriptor instead.
 func (*DirChange) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{6}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DirChange) GetBefore() uint64 {
@@ -667,7 +747,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[7]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +759,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[7]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +772,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{7}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Entry) GetName() []byte {
@@ -729,7 +809,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[8]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +821,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[8]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +834,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{8}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Lock) GetGateway() string {
@@ -803,7 +883,7 @@ type HeldLock struct {
 
 func (x *HeldLock) Reset() {
 	*x = HeldLock{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[9]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +895,7 @@ func (x *HeldLock) String() string {
 func (*HeldLock) ProtoMessage() {}
 
 func (x *HeldLock) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[9]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +908,7 @@ func (x *HeldLock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldLock.ProtoReflect.Descriptor instead.
 func (*HeldLock) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{9}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HeldLock) GetHandle() *Handle {
@@ -884,7 +964,7 @@ type CallRequest struct {
 
 func (x *CallRequest) Reset() {
 	*x = CallRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[10]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +976,7 @@ func (x *CallRequest) String() string {
 func (*CallRequest) ProtoMessage() {}
 
 func (x *CallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[10]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +989,7 @@ func (x *CallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
 func (*CallRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{10}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CallRequest) GetVolume() string {
@@ -1131,7 +1211,7 @@ type CallReply struct {
 
 func (x *CallReply) Reset() {
 	*x = CallReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[11]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1223,7 @@ func (x *CallReply) String() string {
 func (*CallReply) ProtoMessage() {}
 
 func (x *CallReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[11]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1236,7 @@ func (x *CallReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReply.ProtoReflect.Descriptor instead.
 func (*CallReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{11}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CallReply) GetOutcome() uint32 {
@@ -1304,7 +1384,7 @@ type HeldRequest struct {
 
 func (x *HeldRequest) Reset() {
 	*x = HeldRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[12]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1396,7 @@ func (x *HeldRequest) String() string {
 func (*HeldRequest) ProtoMessage() {}
 
 func (x *HeldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[12]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1409,7 @@ func (x *HeldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRequest.ProtoReflect.Descriptor instead.
 func (*HeldRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{12}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HeldRequest) GetVolume() string {
@@ -1369,7 +1449,7 @@ type HeldReply struct {
 
 func (x *HeldReply) Reset() {
 	*x = HeldReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[13]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1461,7 @@ func (x *HeldReply) String() string {
 func (*HeldReply) ProtoMessage() {}
 
 func (x *HeldReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[13]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1474,7 @@ func (x *HeldReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldReply.ProtoReflect.Descriptor instead.
 func (*HeldReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{13}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HeldReply) GetHandles() []*Handle {
@@ -1413,7 +1493,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[14]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1505,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[14]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1518,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{14}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StatusRequest) GetVolume() string {
@@ -1457,7 +1537,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[15]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1549,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[15]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1562,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{15}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StatusReply) GetJson() []byte {
@@ -1505,7 +1585,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[16]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1597,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[16]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1610,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{16}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FailoverRequest) GetVolume() string {
@@ -1571,7 +1651,7 @@ type FailoverReply struct {
 
 func (x *FailoverReply) Reset() {
 	*x = FailoverReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[17]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1663,7 @@ func (x *FailoverReply) String() string {
 func (*FailoverReply) ProtoMessage() {}
 
 func (x *FailoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[17]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1676,7 @@ func (x *FailoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverReply.ProtoReflect.Descriptor instead.
 func (*FailoverReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{17}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FailoverReply) GetEpoch() uint64 {
@@ -1621,7 +1701,7 @@ type ActivityRequest struct {
 
 func (x *ActivityRequest) Reset() {
 	*x = ActivityRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[18]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1713,7 @@ func (x *ActivityRequest) String() string {
 func (*ActivityRequest) ProtoMessage() {}
 
 func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[18]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1726,7 @@ func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityRequest.ProtoReflect.Descriptor instead.
 func (*ActivityRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{18}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{20}
 }
 
 type ActivityReply struct {
@@ -1659,7 +1739,7 @@ type ActivityReply struct {
 
 func (x *ActivityReply) Reset() {
 	*x = ActivityReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[19]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1751,7 @@ func (x *ActivityReply) String() string {
 func (*ActivityReply) ProtoMessage() {}
 
 func (x *ActivityReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[19]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1764,7 @@ func (x *ActivityReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityReply.ProtoReflect.Descriptor instead.
 func (*ActivityReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{19}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ActivityReply) GetJson() []byte {
@@ -1702,7 +1782,7 @@ type DiagnoseRequest struct {
 
 func (x *DiagnoseRequest) Reset() {
 	*x = DiagnoseRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[20]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1794,7 @@ func (x *DiagnoseRequest) String() string {
 func (*DiagnoseRequest) ProtoMessage() {}
 
 func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[20]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1807,7 @@ func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
 func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{20}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{22}
 }
 
 // A part of a file. The parts of one file come one after the other.
@@ -1741,7 +1821,7 @@ type DiagnosePart struct {
 
 func (x *DiagnosePart) Reset() {
 	*x = DiagnosePart{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[21]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1833,7 @@ func (x *DiagnosePart) String() string {
 func (*DiagnosePart) ProtoMessage() {}
 
 func (x *DiagnosePart) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[21]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1846,7 @@ func (x *DiagnosePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnosePart.ProtoReflect.Descriptor instead.
 func (*DiagnosePart) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{21}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DiagnosePart) GetName() string {
@@ -1791,7 +1871,7 @@ type CacheRequest struct {
 
 func (x *CacheRequest) Reset() {
 	*x = CacheRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1883,7 @@ func (x *CacheRequest) String() string {
 func (*CacheRequest) ProtoMessage() {}
 
 func (x *CacheRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1896,7 @@ func (x *CacheRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheRequest.ProtoReflect.Descriptor instead.
 func (*CacheRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{22}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{24}
 }
 
 type CacheReply struct {
@@ -1828,7 +1908,7 @@ type CacheReply struct {
 
 func (x *CacheReply) Reset() {
 	*x = CacheReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1920,7 @@ func (x *CacheReply) String() string {
 func (*CacheReply) ProtoMessage() {}
 
 func (x *CacheReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1933,7 @@ func (x *CacheReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheReply.ProtoReflect.Descriptor instead.
 func (*CacheReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{23}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CacheReply) GetJson() []byte {
@@ -1872,7 +1952,7 @@ type SpaceRequest struct {
 
 func (x *SpaceRequest) Reset() {
 	*x = SpaceRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +1964,7 @@ func (x *SpaceRequest) String() string {
 func (*SpaceRequest) ProtoMessage() {}
 
 func (x *SpaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +1977,7 @@ func (x *SpaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpaceRequest.ProtoReflect.Descriptor instead.
 func (*SpaceRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{24}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SpaceRequest) GetVolume() string {
@@ -1916,7 +1996,7 @@ type SpaceReply struct {
 
 func (x *SpaceReply) Reset() {
 	*x = SpaceReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2008,7 @@ func (x *SpaceReply) String() string {
 func (*SpaceReply) ProtoMessage() {}
 
 func (x *SpaceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2021,7 @@ func (x *SpaceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpaceReply.ProtoReflect.Descriptor instead.
 func (*SpaceReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{25}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SpaceReply) GetJson() []byte {
@@ -1962,7 +2042,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[26]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2054,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[26]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2067,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{26}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CheckRequest) GetVolume() string {
@@ -2025,7 +2105,7 @@ type CheckPart struct {
 
 func (x *CheckPart) Reset() {
 	*x = CheckPart{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[27]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2117,7 @@ func (x *CheckPart) String() string {
 func (*CheckPart) ProtoMessage() {}
 
 func (x *CheckPart) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[27]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2130,7 @@ func (x *CheckPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPart.ProtoReflect.Descriptor instead.
 func (*CheckPart) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{27}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CheckPart) GetStep() string {
@@ -2105,7 +2185,7 @@ type WarmRequest struct {
 
 func (x *WarmRequest) Reset() {
 	*x = WarmRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[28]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2197,7 @@ func (x *WarmRequest) String() string {
 func (*WarmRequest) ProtoMessage() {}
 
 func (x *WarmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[28]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2210,7 @@ func (x *WarmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarmRequest.ProtoReflect.Descriptor instead.
 func (*WarmRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{28}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WarmRequest) GetVolume() string {
@@ -2163,7 +2243,7 @@ type WarmProgress struct {
 
 func (x *WarmProgress) Reset() {
 	*x = WarmProgress{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[29]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2255,7 @@ func (x *WarmProgress) String() string {
 func (*WarmProgress) ProtoMessage() {}
 
 func (x *WarmProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[29]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2268,7 @@ func (x *WarmProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarmProgress.ProtoReflect.Descriptor instead.
 func (*WarmProgress) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{29}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WarmProgress) GetCounting() bool {
@@ -2244,7 +2324,11 @@ var File_gateway_forward_forwardpb_forward_proto protoreflect.FileDescriptor
 
 const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\n" +
-	"'gateway/forward/forwardpb/forward.proto\x12\x0fweir.forward.v1\"$\n" +
+	"'gateway/forward/forwardpb/forward.proto\x12\x0fweir.forward.v1\"\x0e\n" +
+	"\fClockRequest\"\x1e\n" +
+	"\n" +
+	"ClockReply\x12\x10\n" +
+	"\x03now\x18\x01 \x01(\x03R\x03now\"$\n" +
 	"\n" +
 	"KeyRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\"\"\n" +
@@ -2441,7 +2525,7 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x10METHOD_TEST_LOCK\x10\x15\x12\x11\n" +
 	"\rMETHOD_UNLOCK\x10\x16\x12\x11\n" +
 	"\rMETHOD_FORGET\x10\x17\x12\x19\n" +
-	"\x15METHOD_REGISTER_LOCKS\x10\x182\x96\x06\n" +
+	"\x15METHOD_REGISTER_LOCKS\x10\x182\xdb\x06\n" +
 	"\aForward\x12@\n" +
 	"\x04Call\x12\x1c.weir.forward.v1.CallRequest\x1a\x1a.weir.forward.v1.CallReply\x12@\n" +
 	"\x04Held\x12\x1c.weir.forward.v1.HeldRequest\x1a\x1a.weir.forward.v1.HeldReply\x12F\n" +
@@ -2453,7 +2537,8 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x04Warm\x12\x1c.weir.forward.v1.WarmRequest\x1a\x1d.weir.forward.v1.WarmProgress0\x01\x12C\n" +
 	"\x05Space\x12\x1d.weir.forward.v1.SpaceRequest\x1a\x1b.weir.forward.v1.SpaceReply\x12D\n" +
 	"\x05Check\x12\x1d.weir.forward.v1.CheckRequest\x1a\x1a.weir.forward.v1.CheckPart0\x01\x12=\n" +
-	"\x03Key\x12\x1b.weir.forward.v1.KeyRequest\x1a\x19.weir.forward.v1.KeyReplyB8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
+	"\x03Key\x12\x1b.weir.forward.v1.KeyRequest\x1a\x19.weir.forward.v1.KeyReply\x12C\n" +
+	"\x05Clock\x12\x1d.weir.forward.v1.ClockRequest\x1a\x1b.weir.forward.v1.ClockReplyB8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
 
 var (
 	file_gateway_forward_forwardpb_forward_proto_rawDescOnce sync.Once
@@ -2468,84 +2553,88 @@ func file_gateway_forward_forwardpb_forward_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_forward_forwardpb_forward_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_gateway_forward_forwardpb_forward_proto_goTypes = []any{
 	(Method)(0),             // 0: weir.forward.v1.Method
-	(*KeyRequest)(nil),      // 1: weir.forward.v1.KeyRequest
-	(*KeyReply)(nil),        // 2: weir.forward.v1.KeyReply
-	(*Handle)(nil),          // 3: weir.forward.v1.Handle
-	(*Caller)(nil),          // 4: weir.forward.v1.Caller
-	(*Attr)(nil),            // 5: weir.forward.v1.Attr
-	(*SetAttr)(nil),         // 6: weir.forward.v1.SetAttr
-	(*DirChange)(nil),       // 7: weir.forward.v1.DirChange
-	(*Entry)(nil),           // 8: weir.forward.v1.Entry
-	(*Lock)(nil),            // 9: weir.forward.v1.Lock
-	(*HeldLock)(nil),        // 10: weir.forward.v1.HeldLock
-	(*CallRequest)(nil),     // 11: weir.forward.v1.CallRequest
-	(*CallReply)(nil),       // 12: weir.forward.v1.CallReply
-	(*HeldRequest)(nil),     // 13: weir.forward.v1.HeldRequest
-	(*HeldReply)(nil),       // 14: weir.forward.v1.HeldReply
-	(*StatusRequest)(nil),   // 15: weir.forward.v1.StatusRequest
-	(*StatusReply)(nil),     // 16: weir.forward.v1.StatusReply
-	(*FailoverRequest)(nil), // 17: weir.forward.v1.FailoverRequest
-	(*FailoverReply)(nil),   // 18: weir.forward.v1.FailoverReply
-	(*ActivityRequest)(nil), // 19: weir.forward.v1.ActivityRequest
-	(*ActivityReply)(nil),   // 20: weir.forward.v1.ActivityReply
-	(*DiagnoseRequest)(nil), // 21: weir.forward.v1.DiagnoseRequest
-	(*DiagnosePart)(nil),    // 22: weir.forward.v1.DiagnosePart
-	(*CacheRequest)(nil),    // 23: weir.forward.v1.CacheRequest
-	(*CacheReply)(nil),      // 24: weir.forward.v1.CacheReply
-	(*SpaceRequest)(nil),    // 25: weir.forward.v1.SpaceRequest
-	(*SpaceReply)(nil),      // 26: weir.forward.v1.SpaceReply
-	(*CheckRequest)(nil),    // 27: weir.forward.v1.CheckRequest
-	(*CheckPart)(nil),       // 28: weir.forward.v1.CheckPart
-	(*WarmRequest)(nil),     // 29: weir.forward.v1.WarmRequest
-	(*WarmProgress)(nil),    // 30: weir.forward.v1.WarmProgress
+	(*ClockRequest)(nil),    // 1: weir.forward.v1.ClockRequest
+	(*ClockReply)(nil),      // 2: weir.forward.v1.ClockReply
+	(*KeyRequest)(nil),      // 3: weir.forward.v1.KeyRequest
+	(*KeyReply)(nil),        // 4: weir.forward.v1.KeyReply
+	(*Handle)(nil),          // 5: weir.forward.v1.Handle
+	(*Caller)(nil),          // 6: weir.forward.v1.Caller
+	(*Attr)(nil),            // 7: weir.forward.v1.Attr
+	(*SetAttr)(nil),         // 8: weir.forward.v1.SetAttr
+	(*DirChange)(nil),       // 9: weir.forward.v1.DirChange
+	(*Entry)(nil),           // 10: weir.forward.v1.Entry
+	(*Lock)(nil),            // 11: weir.forward.v1.Lock
+	(*HeldLock)(nil),        // 12: weir.forward.v1.HeldLock
+	(*CallRequest)(nil),     // 13: weir.forward.v1.CallRequest
+	(*CallReply)(nil),       // 14: weir.forward.v1.CallReply
+	(*HeldRequest)(nil),     // 15: weir.forward.v1.HeldRequest
+	(*HeldReply)(nil),       // 16: weir.forward.v1.HeldReply
+	(*StatusRequest)(nil),   // 17: weir.forward.v1.StatusRequest
+	(*StatusReply)(nil),     // 18: weir.forward.v1.StatusReply
+	(*FailoverRequest)(nil), // 19: weir.forward.v1.FailoverRequest
+	(*FailoverReply)(nil),   // 20: weir.forward.v1.FailoverReply
+	(*ActivityRequest)(nil), // 21: weir.forward.v1.ActivityRequest
+	(*ActivityReply)(nil),   // 22: weir.forward.v1.ActivityReply
+	(*DiagnoseRequest)(nil), // 23: weir.forward.v1.DiagnoseRequest
+	(*DiagnosePart)(nil),    // 24: weir.forward.v1.DiagnosePart
+	(*CacheRequest)(nil),    // 25: weir.forward.v1.CacheRequest
+	(*CacheReply)(nil),      // 26: weir.forward.v1.CacheReply
+	(*SpaceRequest)(nil),    // 27: weir.forward.v1.SpaceRequest
+	(*SpaceReply)(nil),      // 28: weir.forward.v1.SpaceReply
+	(*CheckRequest)(nil),    // 29: weir.forward.v1.CheckRequest
+	(*CheckPart)(nil),       // 30: weir.forward.v1.CheckPart
+	(*WarmRequest)(nil),     // 31: weir.forward.v1.WarmRequest
+	(*WarmProgress)(nil),    // 32: weir.forward.v1.WarmProgress
 }
 var file_gateway_forward_forwardpb_forward_proto_depIdxs = []int32{
-	3,  // 0: weir.forward.v1.Attr.handle:type_name -> weir.forward.v1.Handle
-	5,  // 1: weir.forward.v1.Entry.attr:type_name -> weir.forward.v1.Attr
-	3,  // 2: weir.forward.v1.HeldLock.handle:type_name -> weir.forward.v1.Handle
-	9,  // 3: weir.forward.v1.HeldLock.lock:type_name -> weir.forward.v1.Lock
+	5,  // 0: weir.forward.v1.Attr.handle:type_name -> weir.forward.v1.Handle
+	7,  // 1: weir.forward.v1.Entry.attr:type_name -> weir.forward.v1.Attr
+	5,  // 2: weir.forward.v1.HeldLock.handle:type_name -> weir.forward.v1.Handle
+	11, // 3: weir.forward.v1.HeldLock.lock:type_name -> weir.forward.v1.Lock
 	0,  // 4: weir.forward.v1.CallRequest.method:type_name -> weir.forward.v1.Method
-	4,  // 5: weir.forward.v1.CallRequest.caller:type_name -> weir.forward.v1.Caller
-	3,  // 6: weir.forward.v1.CallRequest.handle:type_name -> weir.forward.v1.Handle
-	3,  // 7: weir.forward.v1.CallRequest.target:type_name -> weir.forward.v1.Handle
-	6,  // 8: weir.forward.v1.CallRequest.set:type_name -> weir.forward.v1.SetAttr
-	9,  // 9: weir.forward.v1.CallRequest.lock:type_name -> weir.forward.v1.Lock
-	10, // 10: weir.forward.v1.CallRequest.locks:type_name -> weir.forward.v1.HeldLock
-	5,  // 11: weir.forward.v1.CallReply.attr:type_name -> weir.forward.v1.Attr
-	7,  // 12: weir.forward.v1.CallReply.dir:type_name -> weir.forward.v1.DirChange
-	7,  // 13: weir.forward.v1.CallReply.other:type_name -> weir.forward.v1.DirChange
-	8,  // 14: weir.forward.v1.CallReply.entries:type_name -> weir.forward.v1.Entry
-	9,  // 15: weir.forward.v1.CallReply.lock:type_name -> weir.forward.v1.Lock
-	10, // 16: weir.forward.v1.CallReply.lost:type_name -> weir.forward.v1.HeldLock
-	3,  // 17: weir.forward.v1.HeldRequest.handles:type_name -> weir.forward.v1.Handle
-	3,  // 18: weir.forward.v1.HeldReply.handles:type_name -> weir.forward.v1.Handle
-	11, // 19: weir.forward.v1.Forward.Call:input_type -> weir.forward.v1.CallRequest
-	13, // 20: weir.forward.v1.Forward.Held:input_type -> weir.forward.v1.HeldRequest
-	15, // 21: weir.forward.v1.Forward.Status:input_type -> weir.forward.v1.StatusRequest
-	17, // 22: weir.forward.v1.Forward.Failover:input_type -> weir.forward.v1.FailoverRequest
-	19, // 23: weir.forward.v1.Forward.Activity:input_type -> weir.forward.v1.ActivityRequest
-	21, // 24: weir.forward.v1.Forward.Diagnose:input_type -> weir.forward.v1.DiagnoseRequest
-	23, // 25: weir.forward.v1.Forward.Cache:input_type -> weir.forward.v1.CacheRequest
-	29, // 26: weir.forward.v1.Forward.Warm:input_type -> weir.forward.v1.WarmRequest
-	25, // 27: weir.forward.v1.Forward.Space:input_type -> weir.forward.v1.SpaceRequest
-	27, // 28: weir.forward.v1.Forward.Check:input_type -> weir.forward.v1.CheckRequest
-	1,  // 29: weir.forward.v1.Forward.Key:input_type -> weir.forward.v1.KeyRequest
-	12, // 30: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
-	14, // 31: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
-	16, // 32: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
-	18, // 33: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
-	20, // 34: weir.forward.v1.Forward.Activity:output_type -> weir.forward.v1.ActivityReply
-	22, // 35: weir.forward.v1.Forward.Diagnose:output_type -> weir.forward.v1.DiagnosePart
-	24, // 36: weir.forward.v1.Forward.Cache:output_type -> weir.forward.v1.CacheReply
-	30, // 37: weir.forward.v1.Forward.Warm:output_type -> weir.forward.v1.WarmProgress
-	26, // 38: weir.forward.v1.Forward.Space:output_type -> weir.forward.v1.SpaceReply
-	28, // 39: weir.forward.v1.Forward.Check:output_type -> weir.forward.v1.CheckPart
-	2,  // 40: weir.forward.v1.Forward.Key:output_type -> weir.forward.v1.KeyReply
-	30, // [30:41] is the sub-list for method output_type
-	19, // [19:30] is the sub-list for method input_type
+	6,  // 5: weir.forward.v1.CallRequest.caller:type_name -> weir.forward.v1.Caller
+	5,  // 6: weir.forward.v1.CallRequest.handle:type_name -> weir.forward.v1.Handle
+	5,  // 7: weir.forward.v1.CallRequest.target:type_name -> weir.forward.v1.Handle
+	8,  // 8: weir.forward.v1.CallRequest.set:type_name -> weir.forward.v1.SetAttr
+	11, // 9: weir.forward.v1.CallRequest.lock:type_name -> weir.forward.v1.Lock
+	12, // 10: weir.forward.v1.CallRequest.locks:type_name -> weir.forward.v1.HeldLock
+	7,  // 11: weir.forward.v1.CallReply.attr:type_name -> weir.forward.v1.Attr
+	9,  // 12: weir.forward.v1.CallReply.dir:type_name -> weir.forward.v1.DirChange
+	9,  // 13: weir.forward.v1.CallReply.other:type_name -> weir.forward.v1.DirChange
+	10, // 14: weir.forward.v1.CallReply.entries:type_name -> weir.forward.v1.Entry
+	11, // 15: weir.forward.v1.CallReply.lock:type_name -> weir.forward.v1.Lock
+	12, // 16: weir.forward.v1.CallReply.lost:type_name -> weir.forward.v1.HeldLock
+	5,  // 17: weir.forward.v1.HeldRequest.handles:type_name -> weir.forward.v1.Handle
+	5,  // 18: weir.forward.v1.HeldReply.handles:type_name -> weir.forward.v1.Handle
+	13, // 19: weir.forward.v1.Forward.Call:input_type -> weir.forward.v1.CallRequest
+	15, // 20: weir.forward.v1.Forward.Held:input_type -> weir.forward.v1.HeldRequest
+	17, // 21: weir.forward.v1.Forward.Status:input_type -> weir.forward.v1.StatusRequest
+	19, // 22: weir.forward.v1.Forward.Failover:input_type -> weir.forward.v1.FailoverRequest
+	21, // 23: weir.forward.v1.Forward.Activity:input_type -> weir.forward.v1.ActivityRequest
+	23, // 24: weir.forward.v1.Forward.Diagnose:input_type -> weir.forward.v1.DiagnoseRequest
+	25, // 25: weir.forward.v1.Forward.Cache:input_type -> weir.forward.v1.CacheRequest
+	31, // 26: weir.forward.v1.Forward.Warm:input_type -> weir.forward.v1.WarmRequest
+	27, // 27: weir.forward.v1.Forward.Space:input_type -> weir.forward.v1.SpaceRequest
+	29, // 28: weir.forward.v1.Forward.Check:input_type -> weir.forward.v1.CheckRequest
+	3,  // 29: weir.forward.v1.Forward.Key:input_type -> weir.forward.v1.KeyRequest
+	1,  // 30: weir.forward.v1.Forward.Clock:input_type -> weir.forward.v1.ClockRequest
+	14, // 31: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
+	16, // 32: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
+	18, // 33: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
+	20, // 34: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
+	22, // 35: weir.forward.v1.Forward.Activity:output_type -> weir.forward.v1.ActivityReply
+	24, // 36: weir.forward.v1.Forward.Diagnose:output_type -> weir.forward.v1.DiagnosePart
+	26, // 37: weir.forward.v1.Forward.Cache:output_type -> weir.forward.v1.CacheReply
+	32, // 38: weir.forward.v1.Forward.Warm:output_type -> weir.forward.v1.WarmProgress
+	28, // 39: weir.forward.v1.Forward.Space:output_type -> weir.forward.v1.SpaceReply
+	30, // 40: weir.forward.v1.Forward.Check:output_type -> weir.forward.v1.CheckPart
+	4,  // 41: weir.forward.v1.Forward.Key:output_type -> weir.forward.v1.KeyReply
+	2,  // 42: weir.forward.v1.Forward.Clock:output_type -> weir.forward.v1.ClockReply
+	31, // [31:43] is the sub-list for method output_type
+	19, // [19:31] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
 	19, // [19:19] is the sub-list for extension extendee
 	0,  // [0:19] is the sub-list for field type_name
@@ -2556,14 +2645,14 @@ func file_gateway_forward_forwardpb_forward_proto_init() {
 	if File_gateway_forward_forwardpb_forward_proto != nil {
 		return
 	}
-	file_gateway_forward_forwardpb_forward_proto_msgTypes[5].OneofWrappers = []any{}
+	file_gateway_forward_forwardpb_forward_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_forward_forwardpb_forward_proto_rawDesc), len(file_gateway_forward_forwardpb_forward_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

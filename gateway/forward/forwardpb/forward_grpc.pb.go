@@ -34,6 +34,7 @@ const (
 	Forward_Space_FullMethodName    = "/weir.forward.v1.Forward/Space"
 	Forward_Check_FullMethodName    = "/weir.forward.v1.Forward/Check"
 	Forward_Key_FullMethodName      = "/weir.forward.v1.Forward/Key"
+	Forward_Clock_FullMethodName    = "/weir.forward.v1.Forward/Clock"
 )
 
 // ForwardClient is the client API for Forward service.
@@ -79,6 +80,8 @@ type ForwardClient interface {
 	//	NOT_FOUND: there is no such volume. PERMISSION_DENIED: the caller's site does not have its
 	//	newest data key. FAILED_PRECONDITION: the callee does not have the secret.
 	Key(ctx context.Context, in *KeyRequest, opts ...grpc.CallOption) (*KeyReply, error)
+	// Clock returns the time by the callee's wall clock: the caller compares it with its own.
+	Clock(ctx context.Context, in *ClockRequest, opts ...grpc.CallOption) (*ClockReply, error)
 }
 
 type forwardClient struct {
@@ -226,6 +229,16 @@ func (c *forwardClient) Key(ctx context.Context, in *KeyRequest, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *forwardClient) Clock(ctx context.Context, in *ClockRequest, opts ...grpc.CallOption) (*ClockReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ClockReply)
+	err := c.cc.Invoke(ctx, Forward_Clock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ForwardServer is the server API for Forward service.
 // All implementations must embed UnimplementedForwardServer
 // for forward compatibility.
@@ -269,6 +282,8 @@ type ForwardServer interface {
 	//	NOT_FOUND: there is no such volume. PERMISSION_DENIED: the caller's site does not have its
 	//	newest data key. FAILED_PRECONDITION: the callee does not have the secret.
 	Key(context.Context, *KeyRequest) (*KeyReply, error)
+	// Clock returns the time by the callee's wall clock: the caller compares it with its own.
+	Clock(context.Context, *ClockRequest) (*ClockReply, error)
 	mustEmbedUnimplementedForwardServer()
 }
 
@@ -311,6 +326,9 @@ func (UnimplementedForwardServer) Check(*CheckRequest, grpc.ServerStreamingServe
 }
 func (UnimplementedForwardServer) Key(context.Context, *KeyRequest) (*KeyReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Key not implemented")
+}
+func (UnimplementedForwardServer) Clock(context.Context, *ClockRequest) (*ClockReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Clock not implemented")
 }
 func (UnimplementedForwardServer) mustEmbedUnimplementedForwardServer() {}
 func (UnimplementedForwardServer) testEmbeddedByValue()                 {}
@@ -510,6 +528,24 @@ func _Forward_Key_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Forward_Clock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ForwardServer).Clock(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Forward_Clock_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ForwardServer).Clock(ctx, req.(*ClockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Forward_ServiceDesc is the grpc.ServiceDesc for Forward service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -548,6 +584,10 @@ var Forward_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Key",
 			Handler:    _Forward_Key_Handler,
+		},
+		{
+			MethodName: "Clock",
+			Handler:    _Forward_Clock_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
