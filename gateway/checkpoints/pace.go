@@ -3,11 +3,9 @@
 package checkpoints
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/weir-storage/weir/engine"
-	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/federation/upkeep"
 )
 
@@ -17,6 +15,34 @@ func (k *Keeper) compaction(id string) upkeep.Compaction {
 		return v.Record.Spec.Compaction
 	}
 	return upkeep.Compaction{}
+}
+
+// reseals returns the number of the data key under which all that lives is to be; 0: its own.
+func (k *Keeper) reseals(c Copy) uint32 {
+	if v := k.cfg.View.Volume(c.UUID); v != nil && v.Record != nil && v.Record.Spec.Encryption.Reseals() {
+		number, _ := c.Keys.Newest()
+		return number
+	}
+	return 0
+}
+
+// resealed notes that a pack was made, with which something was sealed anew.
+func (k *Keeper) resealed(id string, is engine.PackPlan) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last := k.last[id]
+	last.resealed = last.resealed || is.Reseals
+	k.last[id] = last
+}
+
+// resealing reports whether a checkpoint is due for what is to be sealed anew: a key followed, the
+// home is another one, or the last round got on. So it ends, also if something can not be moved.
+func (k *Keeper) resealing(c Copy, now engine.Checkpoints) bool {
+	k.mu.Lock()
+	last, underWay := k.last[c.UUID], k.plans[c.UUID] != nil
+	k.mu.Unlock()
+	newest := k.reseals(c)
+	return newest > 0 && c.Condemns && !underWay && (now.Asked.Key < newest || !last.mine[last.number] || last.resealed)
 }
 
 // mayMove reports whether the home may make a pack now.
@@ -31,12 +57,4 @@ func (p *packing) moved(says upkeep.Compaction, began time.Time, bytes uint64, r
 		p.next = earliest
 	}
 	p.next = p.next.Add(says.Pace(int64(bytes)))
-}
-
-// alike returns an error if a pack is not the one that the home made.
-func alike(b pack.Built, want engine.Pack) error {
-	if b.Hash != want.Hash || b.Len != want.Len {
-		return fmt.Errorf("pack %d is %x here, %d bytes, and %x at the home, %d bytes", want.Number, b.Hash, b.Len, want.Hash, want.Len)
-	}
-	return nil
 }

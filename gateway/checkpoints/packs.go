@@ -57,14 +57,14 @@ type plan struct {
 }
 
 // plan plans what is to go, and notes what nothing uses.
-func (k *Keeper) plan(ctx context.Context, cut *engine.Cut, is *made) (*plan, error) {
+func (k *Keeper) plan(ctx context.Context, c Copy, cut *engine.Cut, is *made) (*plan, error) {
 	uses, err := cut.Uses(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var packs []engine.PackPlan
 	if k.cfg.Store != nil {
-		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack); err != nil {
+		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack, k.reseals(c)); err != nil {
 			return nil, err
 		}
 	}
@@ -144,6 +144,7 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 			k.cfg.Logger.Info("live blocks moved into a pack", "volume", c.UUID, "checkpoint", left.number,
 				"segments", len(next.Kept), "packs", len(next.From), "bytes", built.Len)
 			k.packsOf(c.UUID).moved(says, began, built.Len, k.sweepEvery())
+			k.resealed(c.UUID, next)
 		}
 		left.packs = left.packs[1:]
 		after := left
@@ -177,25 +178,11 @@ func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []eng
 	if err != nil {
 		return b, err
 	}
-	sources, raw, err := packsource.Of(ctx, packsource.Copy{Volume: of, Log: c.Log, Keys: c.Keys, Store: k.cfg.Store}, kept, from)
+	sources, seal, err := packsource.Of(ctx, packsource.Copy{Volume: of, Log: c.Log, Keys: c.Keys, Store: k.cfg.Store}, kept, from, number)
 	if err != nil {
 		return b, err
 	}
-	var seal *pack.Sealing
-	if key, ok := c.Keys.Get(number); ok {
-		seal = &pack.Sealing{Key: number, Data: &key, Raw: raw}
-	}
-	most := int64(1 << 10)
-	for _, s := range kept {
-		most += 64 + int64(len(s.Blocks))*(pack.SumSize+16)
-		for _, b := range s.Blocks {
-			most += int64(b.Len)
-		}
-		for _, cut := range s.Cuts {
-			most += 64 + int64(cut.Bytes()) + 16*int64(len(cut.Ranges))
-		}
-	}
-	f, err := c.Log.NewPackFile(most)
+	f, err := c.Log.NewPackFile(packsource.Most(kept))
 	if err != nil {
 		return b, err
 	}
@@ -313,17 +300,11 @@ func (k *Keeper) list(ctx context.Context, c Copy, p *packing) error {
 	if p.stored != nil {
 		return nil
 	}
-	stored := map[pack.Hash]uint64{}
-	if err := k.cfg.Store.List(ctx, c.UUID+"/p/", func(i store.Info) error {
-		if _, hash, err := pack.ParseName(i.Name); err == nil {
-			stored[hash] = uint64(i.Size)
-		}
-		return nil
-	}); err != nil {
-		return err
+	stored, err := packsource.List(ctx, k.cfg.Store, c.UUID)
+	if err == nil {
+		p.stored = stored
 	}
-	p.stored = stored
-	return nil
+	return err
 }
 
 // get makes or fetches a pack.
@@ -336,7 +317,7 @@ func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.
 	for _, n := range is.From {
 		from = append(from, table.All[n-1])
 	}
-	_, err = k.build(ctx, c, index.Kept(), from, index.Key(), func(b pack.Built) error { return alike(b, is) })
+	_, err = k.build(ctx, c, index.Kept(), from, index.Key(), func(b pack.Built) error { return packsource.Alike(b, is) })
 	if err == nil || ctx.Err() != nil || errors.Is(err, log.ErrFull) {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/pack"
+	"github.com/weir-storage/weir/gateway/packsource"
 	"github.com/weir-storage/weir/federation/upkeep"
 	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/store/memory"
@@ -74,7 +75,7 @@ func TestPacksThatDiffer(t *testing.T) {
 		alike bool
 	}{{pack.Built{Hash: pack.Hash{7}, Len: 5}, true}, {pack.Built{Hash: pack.Hash{8}, Len: 5}, false},
 		{pack.Built{Hash: pack.Hash{7}, Len: 6}, false}} {
-		if err := alike(x.Built, want); (err == nil) != x.alike {
+		if err := packsource.Alike(x.Built, want); (err == nil) != x.alike {
 			t.Errorf("%+v: %v", x, err)
 		}
 	}
