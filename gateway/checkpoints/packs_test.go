@@ -13,8 +13,8 @@ import (
 
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/pack"
-	"github.com/weir-storage/weir/gateway/packsource"
 	"github.com/weir-storage/weir/federation/upkeep"
+	"github.com/weir-storage/weir/gateway/packsource"
 	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/store/memory"
 )
