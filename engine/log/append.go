@@ -76,8 +76,9 @@ func (l *Log) ShowTo(v Viewer) {
 
 // Append seals rec and adds it to the log. It sets rec's Epoch and its blocks' Ref. Before it takes
 // a lock, it compresses blocks that have no Pack yet. The record is not durable until Sync(end) has
-// made it so. Errors: ErrPoisoned, ErrNoEpoch, cachepool.ErrFull, segment.ErrTooLarge, ErrDoubt.
-// All but ErrPoisoned leave the log unchanged.
+// made it so. A large one may still be on its way to the page cache: if the process dies, it is
+// lost. Errors: ErrPoisoned, ErrNoEpoch, cachepool.ErrFull, segment.ErrTooLarge, ErrDoubt. All but
+// ErrPoisoned leave the log unchanged.
 func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 	p, err := segment.Prepare(rec)
 	if err != nil {
@@ -136,11 +137,20 @@ func (l *Log) SealAhead(blocks []segment.Block) {
 func (l *Log) write(b []byte, of *chunk) error {
 	off := int64(l.last().len)
 	end := off + int64(len(b))
-	if _, err := l.cur.WriteAt(b, off); err != nil {
+	var err error
+	if later := of != nil && of.own || l.cur.busy(); later {
+		err = l.cur.add(b, off, of)
+	} else {
+		_, err = l.cur.WriteAt(b, off)
+	}
+	if err != nil {
 		return l.fail("write "+fileName(l.cur.seq), err)
 	}
 	l.used(off, end)
 	l.hash.add(b, of)
+	if l.cur.busy() { // much is written
+		return nil
+	}
 	return l.zeroes(end)
 }
 

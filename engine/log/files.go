@@ -14,7 +14,11 @@ const maxOpen = 16
 
 // files keeps segments' files open between reads.
 type files struct {
-	dir  cachepool.Dir
+	dir cachepool.Dir
+	// failed is told why something of a segment could not be written while whoever appended it went
+	// on.
+	failed func(seq uint64, err error)
+
 	mu   sync.Mutex
 	open map[uint64]*handle
 	tick uint64
@@ -23,14 +27,20 @@ type files struct {
 
 // handle is an open file that counts its users.
 type handle struct {
-	cachepool.File
+	*writeBehind
 	seq  uint64
 	refs int
 	used uint64
 	gone bool // no longer in files.open; the last user closes it
 }
 
-func newFiles(dir cachepool.Dir) *files { return &files{dir: dir, open: map[uint64]*handle{}} }
+func newFiles(dir cachepool.Dir, failed func(seq uint64, err error)) *files {
+	return &files{dir: dir, failed: failed, open: map[uint64]*handle{}}
+}
+
+func (fs *files) handle(f cachepool.File, seq uint64) *handle {
+	return &handle{writeBehind: newWriteBehind(f, func(err error) { fs.failed(seq, err) }), seq: seq}
+}
 
 // acquire opens segment seq. The caller gives it back with release.
 func (fs *files) acquire(seq uint64) (*handle, error) {
@@ -45,7 +55,7 @@ func (fs *files) acquire(seq uint64) (*handle, error) {
 		if err != nil {
 			return nil, err
 		}
-		h = &handle{File: f, seq: seq}
+		h = fs.handle(f, seq)
 		fs.open[seq] = h
 		fs.shrink(h)
 	}
@@ -64,7 +74,8 @@ func (fs *files) create(seq uint64) (*handle, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.tick++
-	h := &handle{File: f, seq: seq, refs: 1, used: fs.tick}
+	h := fs.handle(f, seq)
+	h.refs, h.used = 1, fs.tick
 	fs.open[seq] = h
 	return h, nil
 }

@@ -27,7 +27,8 @@ func OpenOutline(cfg Config) (*Log, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, files: newFiles(cfg.Dir), changed: make(chan struct{}), mark: &watermark{}, outline: &outline{}}
+	l := &Log{cfg: cfg, changed: make(chan struct{}), mark: &watermark{}, outline: &outline{}}
+	l.files = l.newFiles()
 	f, err := cfg.Dir.Open(outlineName)
 	if errors.Is(err, fs.ErrNotExist) {
 		if f, err = cfg.Dir.Create(outlineName); err == nil {

@@ -54,6 +54,12 @@ func (l *Log) fail(what string, err error) error {
 	return poison
 }
 
+// newFiles returns the log's files. What cannot be written to one while whoever appended it goes
+// on poisons the log.
+func (l *Log) newFiles() *files {
+	return newFiles(l.cfg.Dir, func(seq uint64, err error) { _ = l.fail("write "+fileName(seq), err) })
+}
+
 func writePoison(dir cachepool.Dir, durable Position) error {
 	b := append(make([]byte, 0, poisonSize), poisonMagic...)
 	b = binary.BigEndian.AppendUint64(b, durable.Seq)

@@ -34,7 +34,8 @@ func Open(cfg Config) (*Log, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, files: newFiles(cfg.Dir), changed: make(chan struct{}), tail: tail{max: cfg.TailBytes}, ahead: cfg.Dir.Ahead()}
+	l := &Log{cfg: cfg, changed: make(chan struct{}), tail: tail{max: cfg.TailBytes}, ahead: cfg.Dir.Ahead()}
+	l.files = l.newFiles()
 	if err := l.recover(); err != nil {
 		err = fmt.Errorf("open log in %s: %w", cfg.Dir.Path(), err)
 		if l.mark != nil {

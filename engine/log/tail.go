@@ -24,9 +24,10 @@ type chunk struct {
 	buf   []byte
 	ends  []uint32 // ends of frames, in buf
 
-	// Of a chunk with one large frame, and no others: the memory is used again after its last use.
-	// uses counts the tail and the hasher. What somebody has read from memory is not used again:
-	// lent, which mu guards, and which nobody sets once the tail has given up the chunk.
+	// Of a chunk with one large frame, and no others: the memory is used again after its last
+	// use. uses counts the tail, the hasher, and what writes the file. What somebody has read
+	// from memory is not used again: lent, which mu guards, and which nobody sets once the tail
+	// has given up the chunk.
 	own  bool
 	lent bool
 	uses atomic.Int32
@@ -67,7 +68,7 @@ func (t *tail) space(pos Position, n int) *chunk {
 func (t *tail) place(pos Position, n int, sealed bool) *chunk {
 	if sealed && n >= ownChunk {
 		c := &chunk{start: pos, own: true}
-		c.uses.Store(2)
+		c.uses.Store(3)
 		return c
 	}
 	return t.space(pos, n)

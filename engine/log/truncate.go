@@ -53,6 +53,11 @@ func (l *Log) Truncate(to Position) error {
 	if err := l.cutZeros(); err != nil { // what is dropped takes the room that its records take
 		return err
 	}
+	if l.cur != nil {
+		if err := l.cur.wait(-1); err != nil { // or it would come to a file that was cut
+			return l.fail("write "+fileName(l.cur.seq), err)
+		}
+	}
 	dropped := l.shorten(to)
 	if err := l.removeFiles(dropped); err != nil {
 		return err
