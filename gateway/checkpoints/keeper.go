@@ -120,8 +120,7 @@ type made struct {
 	hashes map[uint64]checkpoint.Hash
 	mine   map[uint64]bool // those that this gateway made as home, of the last ones
 	unused []uint64        // segments that nothing uses, if the home made it
-	// resealed: since then a pack was made with which something was sealed anew.
-	resealed bool
+	resealed bool // since then a pack was made with which something was sealed anew
 	former   map[string]bool // objects of the one before
 	swept    bool            // objects of earlier ones are removed
 }

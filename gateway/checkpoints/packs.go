@@ -300,10 +300,8 @@ func (k *Keeper) list(ctx context.Context, c Copy, p *packing) error {
 	if p.stored != nil {
 		return nil
 	}
-	stored, err := packsource.List(ctx, k.cfg.Store, c.UUID)
-	if err == nil {
-		p.stored = stored
-	}
+	var err error
+	p.stored, err = packsource.List(ctx, k.cfg.Store, c.UUID)
 	return err
 }
 

@@ -194,15 +194,19 @@ func File(l *log.Log, seq uint64) pack.Read {
 	}
 }
 
-// List returns the packs of a volume that a store has, by their hash, and their lengths.
+// List returns the packs of a volume that a store has, by their hash, and their lengths. With an
+// error it returns nil.
 func List(ctx context.Context, s store.Store, volume string) (map[pack.Hash]uint64, error) {
 	out := map[pack.Hash]uint64{}
-	return out, s.List(ctx, volume+"/p/", func(i store.Info) error {
+	if err := s.List(ctx, volume+"/p/", func(i store.Info) error {
 		if _, hash, err := pack.ParseName(i.Name); err == nil {
 			out[hash] = uint64(i.Size)
 		}
 		return nil
-	})
+	}); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // Alike returns an error if a pack is not the one that the home made.
