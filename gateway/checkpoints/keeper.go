@@ -117,10 +117,10 @@ type made struct {
 	// one made as home.
 	agreed, led uint64
 	// hashes are those of the last ones by number: the home may commit one when another is made.
-	hashes map[uint64]checkpoint.Hash
-	mine   map[uint64]bool // those that this gateway made as home, of the last ones
-	unused []uint64        // segments that nothing uses, if the home made it
-	resealed bool // since then a pack was made with which something was sealed anew
+	hashes   map[uint64]checkpoint.Hash
+	mine     map[uint64]bool // those that this gateway made as home, of the last ones
+	unused   []uint64        // segments that nothing uses, if the home made it
+	resealed bool            // since then a pack was made with which something was sealed anew
 	former   map[string]bool // objects of the one before
 	swept    bool            // objects of earlier ones are removed
 }
