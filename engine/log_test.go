@@ -72,6 +72,8 @@ type logHost struct {
 	objects *objects
 	tune    func(*log.Config) // nil: nothing is to be different
 	spoilt  bool              // a test damaged it
+	keys    *segment.Keys     // nil: there is one
+	newest  uint32            // number of the data key under which all is to be; 0: each block stays under its own
 }
 
 func newLogHost(t *testing.T) *logHost {

@@ -212,18 +212,26 @@ func (e *Engine) Covers(ctx context.Context, packs []Pack) (err error) {
 type PackPlan struct {
 	Kept []pack.Kept
 	From []Pack // packs from which some of them come
+	// Reseals: something of it was under an older data key than the caller of Plan wants.
+	Reseals bool
 }
 
 // level is the format level that a volume with such a pack has.
 func (p *PackPlan) level() uint32 {
-	if slices.ContainsFunc(p.Kept, func(k pack.Kept) bool { return len(k.Cuts) > 0 }) {
-		return meta.CutLevel
+	level := uint32(meta.PackLevel)
+	for _, k := range p.Kept {
+		for i := range k.Cuts {
+			if level = max(level, meta.CutLevel); k.Cuts[i].Whole() {
+				return meta.ResealLevel
+			}
+		}
 	}
-	return meta.PackLevel
+	return level
 }
 
-// Plan returns the packs that are to be made now, by a rule, given what the extents use.
-func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPlan, err error) {
+// Plan returns the packs that are to be made now, by a rule, given what the extents use. What lives
+// under data keys with smaller numbers than newest is sealed anew; 0: nothing is for that (ADR 67).
+func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule, newest uint32) (plans []PackPlan, err error) {
 	t := &tree{view: c.view}
 	all, err := t.segments()
 	if err != nil {
@@ -236,10 +244,18 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 	var objects []pack.Object
 	var parts [][]uint64 // the sequences of each object
 	bySeq := map[uint64]Segment{}
+	old := &eldest{keys: map[uint64]uint32{}}
+	if c.mayReseal() {
+		old.newest = newest
+	}
 	for _, s := range all {
-		bySeq[s.Seq] = s
+		if bySeq[s.Seq] = s; u.Live[s.Seq].Blocks <= pack.MaxReseal { // else an index would have no room
+			old.keys[s.Seq] = s.Key
+		} else {
+			old.keys[s.Seq] = old.newest
+		}
 		if _, gone := gone[s.Seq]; !gone && u.Live[s.Seq].Blocks > 0 {
-			objects = append(objects, pack.Object{Len: s.Len, Live: u.Live[s.Seq], Segments: 1, Last: s.Seq})
+			objects = append(objects, pack.Object{Len: s.Len, Live: u.Live[s.Seq], Segments: 1, Last: s.Seq, Old: old.segment(s.Seq)})
 			parts = append(parts, []uint64{s.Seq})
 		}
 	}
@@ -261,6 +277,16 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 			o.Live.Blocks += u.Live[seq].Blocks
 			o.Last = max(o.Last, seq)
 		}
+		index, err := c.engine.indexIn(c.view, p)
+		if err != nil {
+			return nil, err
+		}
+		if o.Live.Blocks > pack.MaxReseal {
+			for _, seq := range in[p.Number] {
+				old.keys[seq] = old.newest
+			}
+		}
+		o.Old = old.pack(index, u.Live)
 		objects, parts, packs = append(objects, o), append(parts, in[p.Number]), append(packs, p)
 	}
 	chosen := pack.Choose(objects, rule).Packs
@@ -277,7 +303,7 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 	if err != nil {
 		return nil, err
 	}
-	cuts, err := c.cuts(ctx, wanted)
+	cuts, err := c.cuts(ctx, wanted, old)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +315,7 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 			if i < segments {
 				s := bySeq[parts[i][0]]
 				k := pack.Kept{Seq: s.Seq, Hash: s.Hash, Blocks: live[s.Seq]}
-				if err := cuts.add(&k, nil, &room); err != nil {
+				if err := cuts.add(&k, nil, &room, old); err != nil {
 					return nil, err
 				}
 				plan.Kept = append(plan.Kept, k)
@@ -302,7 +328,7 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 			}
 			kept := index.Keep(live)
 			for i := range kept {
-				if err := cuts.add(&kept[i], index, &room); err != nil {
+				if err := cuts.add(&kept[i], index, &room, old); err != nil {
 					return nil, err
 				}
 			}
@@ -310,9 +336,10 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule) (plans []PackPla
 			plan.From = append(plan.From, p)
 			former = index.Kept()
 		}
-		if len(plan.From) == 1 && len(some) == 1 && alike(plan.Kept, former) {
+		if len(plan.From) == 1 && len(some) == 1 && !objects[some[0]].Old && alike(plan.Kept, former) {
 			continue // all of it lives
 		}
+		plan.Reseals = slices.ContainsFunc(some, func(i int) bool { return objects[i].Old })
 		plans = append(plans, plan)
 	}
 	return plans, nil

@@ -64,7 +64,7 @@ func (h *logHost) plans(rule pack.Rule) (number uint64, uses Uses, plans []PackP
 	h.ok(err)
 	uses, err = cut.Uses(ctx)
 	h.ok(err)
-	plans, err = cut.Plan(ctx, uses, rule)
+	plans, err = cut.Plan(ctx, uses, rule, h.newest)
 	h.ok(err)
 	h.ok(cut.Close())
 	h.ok(h.engine.MadeCheckpoint(ctx, m, cut.Number, 0))
@@ -139,9 +139,7 @@ func (h *logHost) build(plan PackPlan, store packStore) (pack.Built, []byte) {
 			}})
 	}
 	var out bytes.Buffer
-	key := segment.DataKey(testKey)
-	seal := &pack.Sealing{Data: &key, Raw: func(refs []segment.BlockRef) ([][]byte, error) { return h.log.ReadBlocks(h.Context(), refs) }}
-	built, err := pack.Build(segment.VolumeID(testID), sources, seal, &out)
+	built, err := pack.Build(segment.VolumeID(testID), sources, h.sealing(store), &out)
 	h.ok(err)
 	return built, out.Bytes()
 }

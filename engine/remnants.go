@@ -44,19 +44,40 @@ func share(n, used, raw uint32) uint32 {
 	return uint32(uint64(n)*uint64(used)/uint64(raw)) + segment.TagSize + 16
 }
 
-// cutOf returns how a pack has a block that moved; nil: it is whole.
-func (t *tree) cutOf(packs *Packs, ref segment.BlockRef) (*pack.Cut, error) {
+// cutOf returns how a pack has a block that moved, and the number of the data key that such blocks
+// of it are sealed with; nil: it is as it was in its segment.
+func (t *tree) cutOf(packs *Packs, ref segment.BlockRef) (*pack.Cut, uint32, error) {
 	n, moved := packs.Moved[ref.Seq]
 	if !moved || packs.All[n-1].Condemned != 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
 	index, err := t.engine.indexIn(t.view, packs.All[n-1])
 	if err != nil || !index.HasCuts() {
-		return nil, err
+		return nil, 0, err
 	}
 	_, cut, err := index.At(ref)
-	return cut, err
+	return cut, index.Key(), err
 }
+
+// eldest says which blocks are sealed anew: those whose data key has a smaller number than newest.
+// Zero: none is.
+type eldest struct {
+	newest uint32
+	keys   map[uint64]uint32 // numbers of the data keys of segments
+}
+
+// segment reports whether blocks of a segment are to be sealed anew, as they are there.
+func (o *eldest) segment(seq uint64) bool { return o.keys[seq] < o.newest }
+
+// pack reports whether something that lives in a pack is to be sealed anew.
+func (o *eldest) pack(index *pack.Pack, live map[uint64]pack.Live) bool {
+	return o.newest > 0 && slices.ContainsFunc(index.Kept(), func(k pack.Kept) bool {
+		return live[k.Seq].Blocks > 0 && (len(k.Cuts) > 0 && index.Key() < o.newest || len(k.Cuts) < len(k.Blocks) && o.segment(k.Seq))
+	})
+}
+
+// mayReseal reports whether packs may have blocks that are sealed anew and not cut.
+func (c *Cut) mayReseal() bool { return c.engine.cfg.Level() >= meta.ResealLevel }
 
 // mayCut reports whether packs may have blocks that are cut: all copies know how to read them.
 func (c *Cut) mayCut() bool { return c.engine.cfg.Level() >= meta.CutLevel }
@@ -70,7 +91,7 @@ func (c *Cut) lives(ctx context.Context, packs *Packs) iter.Seq2[segment.BlockRe
 		cuts := c.mayCut()
 		err := t.runs(ctx, cuts, func(_ use, blocks map[segment.BlockRef]useOf) {
 			for ref, of := range blocks {
-				cut, err := t.cutOf(packs, ref)
+				cut, _, err := t.cutOf(packs, ref)
 				if failed == nil {
 					failed = err
 				}
@@ -115,10 +136,10 @@ type blockAt struct{ seq, off uint64 }
 // remnants are blocks that are to be cut.
 type remnants map[blockAt]pack.Cut
 
-// cuts returns which blocks of the wanted segments are to be cut. Each extent of the state, of the
-// present and of the history, is looked at once more: a block of which one lies outside what would
-// be kept stays whole.
-func (c *Cut) cuts(ctx context.Context, wanted map[uint64]bool) (remnants, error) {
+// cuts returns which blocks of the wanted segments are to be cut, or else sealed anew. Each extent
+// of the state, of the present and of the history, is looked at once more: a block of which one
+// lies outside what would be kept stays whole.
+func (c *Cut) cuts(ctx context.Context, wanted map[uint64]bool, old *eldest) (remnants, error) {
 	out := remnants{}
 	if !c.mayCut() {
 		return out, nil
@@ -131,6 +152,8 @@ func (c *Cut) cuts(ctx context.Context, wanted map[uint64]bool) (remnants, error
 			if left := remnant(ref, of); left != nil {
 				out[blockAt{ref.Seq, ref.Off}] = pack.Cut{Block: pack.Block{Off: uint32(ref.Off), Len: ref.Len}, Counter: ref.Counter,
 					Raw: of.raw, Ranges: left}
+			} else if old.segment(ref.Seq) {
+				out[blockAt{ref.Seq, ref.Off}] = pack.WholeCut(pack.Block{Off: uint32(ref.Off), Len: ref.Len}, ref.Counter, of.raw)
 			}
 		}
 	})
@@ -143,7 +166,9 @@ func (c *Cut) cuts(ctx context.Context, wanted map[uint64]bool) (remnants, error
 		}
 		at := blockAt{is.ref.Seq, is.ref.Off}
 		if cut, ok := out[at]; ok && !cut.Has(is.skip, is.used) {
-			delete(out, at)
+			if delete(out, at); old.segment(is.ref.Seq) {
+				out[at] = pack.WholeCut(cut.Block, cut.Counter, cut.Raw)
+			}
 		}
 	}
 	return out, nil
@@ -153,12 +178,16 @@ func (c *Cut) cuts(ctx context.Context, wanted map[uint64]bool) (remnants, error
 // stays whole.
 const cutsIndex = 1 << 20
 
-// add adds to a list which of its blocks are cut. from is the pack that has them now; nil: they are
-// in a segment. What is cut in it stays cut. room is what is left of cutsIndex.
-func (r remnants) add(k *pack.Kept, from *pack.Pack, room *int) error {
+// add adds to a list which of its blocks are cut, or sealed anew. from is the pack that has them
+// now; nil: they are in a segment. What is cut in it stays cut. room is what is left of cutsIndex.
+func (r remnants) add(k *pack.Kept, from *pack.Pack, room *int, old *eldest) error {
 	for _, b := range k.Blocks {
 		cut, ok := r[blockAt{k.Seq, uint64(b.Off)}]
-		ok = ok && cut.IndexSize() <= *room
+		if ok && !cut.Whole() && cut.IndexSize() > *room {
+			if ok = old.segment(k.Seq); ok {
+				cut = pack.WholeCut(cut.Block, cut.Counter, cut.Raw)
+			}
+		}
 		if from != nil {
 			_, was, err := from.At(segment.BlockRef{Seq: k.Seq, Off: uint64(b.Off), Len: b.Len})
 			if err != nil {
@@ -170,7 +199,9 @@ func (r remnants) add(k *pack.Kept, from *pack.Pack, room *int) error {
 			}
 		}
 		if ok {
-			*room -= cut.IndexSize()
+			if !cut.Whole() { // of the others, Choose lets no more in than have room
+				*room -= cut.IndexSize()
+			}
 			k.Cuts = append(k.Cuts, cut)
 		}
 	}

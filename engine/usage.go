@@ -23,6 +23,9 @@ type Usage struct {
 	Condemned  map[uint64]uint64 // segments, and the checkpoint at which each was condemned
 	Checkpoint Made              // the newest that is committed; Number is 0: there is none
 	Packs      Packs
+	// Keys has the sealed bytes of blocks that are used, by the number of their data key; but for
+	// those of the last segment, which still grows.
+	Keys map[uint32]uint64
 }
 
 // Blocks says how many bytes a segment's blocks have that are used. A block counts once, however
@@ -60,15 +63,35 @@ func (t *tree) usage(ctx context.Context) (u Usage, err error) {
 	if err != nil {
 		return u, err
 	}
-	u.Blocks, u.Checkpoint = map[uint64]Blocks{}, now.Made
+	segments, err := t.segments()
+	if err != nil {
+		return u, err
+	}
+	t.engine.mu.Lock()
+	closed := t.engine.cutting.closed
+	t.engine.mu.Unlock()
+	keys := make(map[uint64]uint32, len(segments))
+	for _, s := range segments {
+		keys[s.Seq] = s.Key
+	}
+	u.Blocks, u.Checkpoint, u.Keys = map[uint64]Blocks{}, now.Made, map[uint32]uint64{}
 	var failed error
 	err = t.runs(ctx, false, func(_ use, blocks map[segment.BlockRef]useOf) {
 		for ref, of := range blocks {
 			b, size := u.Blocks[ref.Seq], uint64(ref.Len)
-			if cut, err := t.cutOf(&u.Packs, ref); err != nil {
+			number, known := keys[ref.Seq]
+			if !known && closed != nil { // after the newest checkpoint
+				var s Segment
+				s, known = closed(ref.Seq)
+				number = s.Key
+			}
+			if cut, anew, err := t.cutOf(&u.Packs, ref); err != nil {
 				failed = err
 			} else if cut != nil {
-				size = uint64(cut.Size)
+				size, number = uint64(cut.Size), anew
+			}
+			if known {
+				u.Keys[number] += size
 			}
 			if of.now {
 				b.Present += size

@@ -342,8 +342,9 @@ func (c *crowd) inspect(s *site) {
 	dir, err := pool.Volume(testVolume)
 	c.must(err)
 	e := c.open(s, dir)
-	l, err := log.Open(log.Config{Dir: dir, Room: pool.Room(), Volume: segment.VolumeID(jointID), DataKey: testKey, Rand: rand.Reader,
-		Now: time.Now, SegmentSize: segmentSize, KnownApplied: e.Applied(), Moved: e.Moved,
+	l, err := log.Open(log.Config{Dir: dir, Room: pool.Room(), Volume: segment.VolumeID(jointID), DataKey: testKey, Keys: jointKeys,
+		Rand: rand.Reader,
+		Now:  time.Now, SegmentSize: segmentSize, KnownApplied: e.Applied(), Moved: e.Moved,
 		Sources: func() []log.Source { return []log.Source{StoreSource{s.store, s.name}} }})
 	c.must(err)
 	c.must(l.Recovered().Doubt)
@@ -378,7 +379,7 @@ func TestJointCrashes(t *testing.T) {
 		t.Skip("a test of disks that fail runs without the race detector")
 	}
 	const seeds = 60
-	var compared, dropped, anew, made, fetched, again, moved, gone, cut atomic.Int64
+	var compared, dropped, anew, made, fetched, again, moved, gone, cut, resealed atomic.Int64
 	run := func(t *testing.T, seed uint64) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
@@ -444,6 +445,7 @@ func TestJointCrashes(t *testing.T) {
 			moved.Add(int64(m.moved))
 			gone.Add(int64(m.gone))
 			cut.Add(int64(m.cut))
+			resealed.Add(int64(m.anew))
 		})
 	}
 	switch {
@@ -468,7 +470,8 @@ func TestJointCrashes(t *testing.T) {
 			dropped.Load(), anew.Load())
 		t.Logf("%d packs were made, %d of them fetched, %d of packs, %d segments moved, %d packs went, %d blocks were cut",
 			made.Load(), fetched.Load(), again.Load(), moved.Load(), gone.Load(), cut.Load())
-		if !t.Failed() && min(compared.Load(), dropped.Load(), anew.Load(), made.Load(), moved.Load(), cut.Load()) == 0 {
+		if !t.Failed() && min(compared.Load(), dropped.Load(), anew.Load(), made.Load(), moved.Load(), cut.Load(),
+			resealed.Load()) == 0 {
 			t.Error("too little happens")
 		}
 	}

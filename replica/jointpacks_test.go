@@ -29,8 +29,16 @@ type moving struct {
 	moved   int  // segments that were dropped because of a pack
 	gone    int  // packs that were deleted
 	cut     int  // blocks of packs that are cut
+	anew    int  // blocks of packs that are sealed anew, and not cut
 	calm    bool // nothing fails any more
 }
+
+// jointKeys has another data key, which nothing but packs is sealed with.
+var jointKeys = func() *segment.Keys {
+	keys := segment.NewKeys(testKey)
+	keys.Add(map[uint32]segment.DataKey{0: testKey, 1: {67}})
+	return keys
+}()
 
 func newMoving() moving {
 	return moving{uses: map[uint64]engine.Uses{}, plans: map[uint64][]engine.PackPlan{}}
@@ -42,7 +50,11 @@ var soon = pack.Rule{Percent: 112, Write: 1 << 20, Share: 1, Small: 64 << 10, Me
 // plan plans packs at a checkpoint.
 func (c *crowd) plan(cut *engine.Cut, uses engine.Uses) {
 	c.Helper()
-	plans, err := cut.Plan(context.Background(), uses, soon)
+	newest := uint32(0)
+	if cut.Number%3 == 0 { // all that lives under the first data key is to be sealed anew
+		newest = 1
+	}
+	plans, err := cut.Plan(context.Background(), uses, soon, newest)
 	c.must(err)
 	m := &c.past.moving
 	m.uses[cut.Number], m.plans[cut.Number] = uses, plans
@@ -102,14 +114,21 @@ func (c *crowd) has(s *site, p engine.Pack) bool {
 // build makes a pack of what a site has.
 func (c *crowd) build(s *site, kept []pack.Kept, from []engine.Pack) (pack.Built, []byte, error) {
 	var sources []pack.Source
-	blocks := map[uint64]func(segment.BlockRef) ([]byte, error){}
-	whole := func(read pack.Read) func(segment.BlockRef) ([]byte, error) {
-		return func(ref segment.BlockRef) ([]byte, error) {
+	type opens = func(ref segment.BlockRef, packed bool) ([]byte, error)
+	blocks := map[uint64]opens{}
+	open := func(ref segment.BlockRef, b []byte, packed bool) ([]byte, error) {
+		if packed {
+			return s.log.OpenPacked(ref, b)
+		}
+		return s.log.OpenBlock(ref, b)
+	}
+	whole := func(read pack.Read) opens {
+		return func(ref segment.BlockRef, packed bool) ([]byte, error) {
 			b := make([]byte, ref.Len)
 			if err := read(b, ref.Off); err != nil {
 				return nil, err
 			}
-			return s.log.OpenBlock(ref, b)
+			return open(ref, b, packed)
 		}
 	}
 	object := func(name string) pack.Read {
@@ -147,7 +166,7 @@ func (c *crowd) build(s *site, kept []pack.Kept, from []engine.Pack) (pack.Built
 			}
 			if _, _, err := index.At(segment.BlockRef{Seq: k.Seq, Off: uint64(k.Blocks[0].Off), Len: k.Blocks[0].Len}); err == nil {
 				found = true
-				blocks[k.Seq] = func(ref segment.BlockRef) ([]byte, error) {
+				blocks[k.Seq] = func(ref segment.BlockRef, packed bool) ([]byte, error) {
 					at, cut, err := index.At(ref)
 					if err != nil {
 						return nil, err
@@ -157,13 +176,16 @@ func (c *crowd) build(s *site, kept []pack.Kept, from []engine.Pack) (pack.Built
 						if err != nil {
 							return nil, err
 						}
-						return s.log.OpenBlock(ref, b)
+						return open(ref, b, packed)
 					}
 					b := make([]byte, cut.Size+pack.SumSize)
 					if err := object(name)(b, at); err != nil {
 						return nil, err
 					}
-					sealKey := segment.DataKey(testKey)
+					sealKey, _ := jointKeys.Get(index.Key())
+					if packed {
+						return index.OpenPacked(&sealKey, ref.Seq, cut, b)
+					}
 					return index.Open(&sealKey, ref.Seq, cut, b)
 				}
 				sources = append(sources, pack.Source{Pack: true, Hash: p.Hash, Len: p.Len, Kept: []pack.Kept{k}, Read: object(name)})
@@ -175,20 +197,29 @@ func (c *crowd) build(s *site, kept []pack.Kept, from []engine.Pack) (pack.Built
 		}
 	}
 	var out bytes.Buffer
-	sealKey := segment.DataKey(testKey)
-	seal := &pack.Sealing{Data: &sealKey, Raw: func(refs []segment.BlockRef) (all [][]byte, err error) {
-		for _, ref := range refs {
-			b, err := blocks[ref.Seq](ref)
-			if err != nil {
-				return nil, err
+	sealKey, _ := jointKeys.Get(1)
+	texts := func(packed bool) func(refs []segment.BlockRef) ([][]byte, error) {
+		return func(refs []segment.BlockRef) (all [][]byte, err error) {
+			for _, ref := range refs {
+				b, err := blocks[ref.Seq](ref, packed)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, b)
 			}
-			all = append(all, b)
+			return all, nil
 		}
-		return all, nil
-	}}
+	}
+	seal := &pack.Sealing{Key: 1, Data: &sealKey, Raw: texts(false), Packed: texts(true)}
 	b, err := pack.Build(segment.VolumeID(jointID), sources, seal, &out)
 	for _, k := range kept {
-		c.past.moving.cut += len(k.Cuts)
+		for i := range k.Cuts {
+			if k.Cuts[i].Whole() {
+				c.past.moving.anew++
+			} else {
+				c.past.moving.cut++
+			}
+		}
 	}
 	return b, out.Bytes(), err
 }

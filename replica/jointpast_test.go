@@ -271,8 +271,9 @@ func (c *crowd) beginAnew() {
 }
 
 func (c *crowd) install(s *site, dir cachepool.Dir, m *checkpoint.Manifest, pool cachepool.Pool) (done bool) {
-	l, err := log.Open(log.Config{Dir: dir, Room: pool.Room(), Volume: segment.VolumeID(jointID), DataKey: testKey, Rand: rand.Reader,
-		Now: time.Now, SegmentSize: segmentSize})
+	l, err := log.Open(log.Config{Dir: dir, Room: pool.Room(), Volume: segment.VolumeID(jointID), DataKey: testKey, Keys: jointKeys,
+		Rand: rand.Reader,
+		Now:  time.Now, SegmentSize: segmentSize})
 	c.must(err)
 	if !l.End().Less(m.At) {
 		c.must(l.Close())

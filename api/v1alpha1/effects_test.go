@@ -85,6 +85,7 @@ var effects = map[string][2]string{
 	"VolumePolicy.encryption.rotateEvery":   {"another data key follows", "gateway TestKeysFollow"},
 	"VolumePolicy.encryption.rotation":      {"another data key follows", "gateway TestKeysFollow"},
 	"VolumePolicy.encryption.erase":         {"a purge destroys the keys", "gateway TestErasedVolume"},
+	"VolumePolicy.encryption.reseal":        {"old segments get the newest key", "gateway TestResealed"},
 	"VolumePolicy.quota.files":              {"how many files it may hold", "gateway TestQuotaOfFiles"},
 	"VolumePolicy.scrub.every":              {"how often copies are read", "gateway/scrub TestScrubByPolicy"},
 	"VolumePolicy.scrub.rate":               {"how fast copies are read", "gateway/scrub TestScrubByPolicy"},

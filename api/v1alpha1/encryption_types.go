@@ -24,6 +24,11 @@ type Encryption struct {
 	// before keeps its key.
 	// +optional
 	Erase Erase `json:"erase,omitempty"`
+	// Whether what older data keys sealed is sealed anew under the newest, in the background.
+	// OnRotation: it is, when another key followed. Not with blind copies, nor with lent stores.
+	// Default Never. Live.
+	// +optional
+	Reseal Reseal `json:"reseal,omitempty"`
 	// Lets a volume that is to be erased have only one copy that is not blind, and be lost with its
 	// pool. Default false. Live.
 	// +optional
@@ -39,6 +44,17 @@ const (
 	EraseNever Erase = "Never"
 	// when the volume is purged
 	EraseOnPurge Erase = "OnPurge"
+)
+
+// Reseal is when what older data keys sealed is sealed anew.
+// +kubebuilder:validation:Enum=Never;OnRotation
+type Reseal string
+
+// When what older data keys sealed is sealed anew.
+const (
+	ResealNever Reseal = "Never"
+	// when another key followed
+	ResealOnRotation Reseal = "OnRotation"
 )
 
 // VolumeKey is a volume's newest data key.

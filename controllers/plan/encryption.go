@@ -12,7 +12,7 @@ import (
 )
 
 func encryptionOf(e v1alpha1.Encryption) encryption.Policy {
-	out := encryption.Policy{RotateEvery: span(e.RotateEvery), Erase: encryption.Erase(e.Erase),
+	out := encryption.Policy{RotateEvery: span(e.RotateEvery), Erase: encryption.Erase(e.Erase), Reseal: encryption.Reseal(e.Reseal),
 		AcceptOneSite: e.AcceptOneSite != nil && *e.AcceptOneSite}
 	if e.Rotation != nil {
 		out.Rotation = *e.Rotation
@@ -28,7 +28,7 @@ func describeEncryption(p encryption.Policy) (out v1alpha1.Encryption) {
 	if p.Rotation > 0 {
 		out.Rotation = ptr(p.Rotation)
 	}
-	out.Erase = v1alpha1.Erase(p.Erase)
+	out.Erase, out.Reseal = v1alpha1.Erase(p.Erase), v1alpha1.Reseal(p.Reseal)
 	if p.AcceptOneSite {
 		out.AcceptOneSite = ptr(true)
 	}

@@ -145,6 +145,7 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	over(&p.Encryption.RotateEvery, o.Encryption.RotateEvery)
 	over(&p.Encryption.Rotation, o.Encryption.Rotation)
 	over(&p.Encryption.Erase, o.Encryption.Erase)
+	over(&p.Encryption.Reseal, o.Encryption.Reseal)
 	over(&p.Encryption.AcceptOneSite, o.Encryption.AcceptOneSite)
 	over(&p.Quota.Files, o.Quota.Files)
 	over(&p.Scrub.Every, o.Scrub.Every)

@@ -125,7 +125,7 @@ func TestEveryFieldCounts(t *testing.T) {
 		"snapshots.schedule": "[{every: Hourly, keep: 24}]", "snapshots.window": "1h", "snapshots.directory": "None",
 		"trash.keep":             "168h",
 		"encryption.rotateEvery": "2160h", "encryption.rotation": "3",
-		"encryption.erase": "OnPurge", "encryption.acceptOneSite": "true",
+		"encryption.erase": "OnPurge", "encryption.acceptOneSite": "true", "encryption.reseal": "OnRotation",
 		"quota.files": "1000", "scrub.every": "24h", "scrub.rate": "50Mi",
 		"compaction.rate": "30Mi", "compaction.hours": "22:00-06:00",
 	}

@@ -303,6 +303,24 @@ func openCuts(ctx context.Context, index *pack.Pack, src Source, key *segment.Da
 // OpenBlock verifies and unpacks the sealed bytes that ref names, in place. Errors: ErrNoKey; that
 // the bytes are wrong.
 func (l *Log) OpenBlock(ref segment.BlockRef, sealed []byte) ([]byte, error) {
+	o, err := l.openerOf(ref)
+	if err != nil {
+		return nil, err
+	}
+	return o.OpenBlock(ref, sealed)
+}
+
+// OpenPacked is OpenBlock, but that what it returns is as it was compressed.
+func (l *Log) OpenPacked(ref segment.BlockRef, sealed []byte) ([]byte, error) {
+	o, err := l.openerOf(ref)
+	if err != nil {
+		return nil, err
+	}
+	return o.OpenPacked(ref, sealed)
+}
+
+// openerOf returns what opens blocks of a segment.
+func (l *Log) openerOf(ref segment.BlockRef) (*segment.Opener, error) {
 	l.mu.Lock()
 	s, ok := l.find(ref.Seq)
 	var h segment.Header
@@ -313,11 +331,7 @@ func (l *Log) OpenBlock(ref segment.BlockRef, sealed []byte) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("open a block of segment %d: %w: this log has no such segment", ref.Seq, ErrUnreadable)
 	}
-	o, err := l.opener(h)
-	if err != nil {
-		return nil, err
-	}
-	return o.OpenBlock(ref, sealed)
+	return l.opener(h)
 }
 
 // packTemp is the file in which a pack is until it is in a store. Open removes what a crash leaves.

@@ -19,7 +19,10 @@ import (
 //	6  packs
 //	7  the end of the log is in stores in pieces: it says nothing of metadata
 //	8  packs with blocks that are cut
-const Format = 8
+//	10 packs with blocks that are sealed anew, and not cut
+//
+// Level 9 is not used yet.
+const Format = 10
 
 // The format levels from which a volume may have these.
 const (
@@ -30,6 +33,7 @@ const (
 	PackLevel       = 6
 	TailLevel       = 7
 	CutLevel        = 8
+	ResealLevel     = 10
 )
 
 // NewerError reports a volume of a format level that this release does not know. Nothing is

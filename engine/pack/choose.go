@@ -15,6 +15,10 @@ import (
 // would be fewer, but each must become mostly dead as a whole before it is worth moving.
 const MaxSize = segment.MaxSize
 
+// MaxReseal is about the most blocks of several objects in one pack: also if each is sealed anew,
+// the index has room for them.
+const MaxReseal = 1 << 17
+
 // Object is a segment or a pack that may be packed, and what of it is live. All that it has must be
 // before a checkpoint that is committed, or else it does not come into question.
 type Object struct {
@@ -22,6 +26,7 @@ type Object struct {
 	Live     Live   // the sum of its segments
 	Segments int    // how many of them have live blocks
 	Last     uint64 // the greatest sequence of its segments
+	Old      bool   // something that lives there is to be sealed anew
 }
 
 // Rule says when objects are packed.
@@ -76,12 +81,13 @@ func (o Object) gain() uint64 {
 // that is read and written, weighted with its age, as what is young may die by itself
 // (cost-benefit: Rosenblum and Ousterhout, The Design and Implementation of a Log-Structured File
 // System, ACM TOCS 10(1), 1992, section 3.5; one reads an object whole, and writes what it needs).
-// Besides, it merges small objects when there are many. After a round that plans no pack, the
+// Besides, it merges small objects when there are many, and takes the eldest of which something is
+// to be sealed anew, within the bound of a round. After a round that plans no pack, the
 // objects have no more than the rule allows.
 func Choose(objects []Object, rule Rule) Plan {
 	var plan Plan
 	var stored, need, newest uint64
-	var small, rest []int
+	var small, rest, old []int
 	for i, o := range objects {
 		if o.Live.Blocks == 0 {
 			plan.Dead = append(plan.Dead, i)
@@ -97,11 +103,17 @@ func Choose(objects []Object, rule Rule) Plan {
 		if o.gain() > 0 {
 			rest = append(rest, i)
 		}
+		if o.Old {
+			old = append(old, i)
+		}
 	}
 	allowed, write := need*rule.Percent/100+rule.Spare, rule.Write+need/max(rule.Share, 1)
 	taken := map[int]bool{} // whether it is worth a pack of its own
 	take := func(i int, alone bool) {
 		if _, again := taken[i]; again || write == 0 {
+			if again && alone {
+				taken[i] = true
+			}
 			return
 		}
 		taken[i] = alone
@@ -122,6 +134,10 @@ func Choose(objects []Object, rule Rule) Plan {
 		for _, i := range small {
 			take(i, false)
 		}
+	}
+	order(objects, old)
+	for _, i := range old { // with what of the round's writes is left
+		take(i, true)
 	}
 	plan.Packs = group(objects, taken)
 	return plan
@@ -165,7 +181,7 @@ func group(objects []Object, taken map[int]bool) (packs [][]int) {
 	}
 	for _, i := range all {
 		o := objects[i]
-		if size+o.need() > MaxSize || blocks+o.Live.Blocks > MaxBlocks/2 || segments+o.Segments > MaxSegments {
+		if size+o.need() > MaxSize || blocks+o.Live.Blocks > MaxReseal || segments+o.Segments > MaxSegments {
 			end()
 		}
 		pack = append(pack, i)

@@ -24,12 +24,12 @@ func (r Range) end() uint32 { return r.Off + r.Len }
 // MaxRanges is the most ranges of a block that is cut.
 const MaxRanges = 64
 
-// Cut is a block of which a pack has some ranges only, sealed anew.
+// Cut is a block that a pack has sealed anew: some ranges of it, or all of it (Whole).
 type Cut struct {
 	Block
 	Counter uint64  // of the block's own seal
 	Raw     uint32  // bytes of the whole block, once unpacked
-	Ranges  []Range // ascending; two of them do not touch
+	Ranges  []Range // ascending; two of them do not touch; one that is all of it: nothing is cut away
 	Size    uint32  // sealed bytes in the pack; Build finds out
 }
 
@@ -42,6 +42,14 @@ func (c *Cut) Bytes() (n uint32) {
 		n += r.Len
 	}
 	return n
+}
+
+// Whole reports whether the pack has all of the block: under another key, as it was compressed.
+func (c *Cut) Whole() bool { return len(c.Ranges) == 1 && c.Ranges[0] == Range{0, c.Raw} }
+
+// WholeCut is a block that is sealed anew and not cut.
+func WholeCut(b Block, counter uint64, raw uint32) Cut {
+	return Cut{Block: b, Counter: counter, Raw: raw, Ranges: []Range{{0, raw}}}
 }
 
 // Has reports whether one of the ranges has n bytes from byte skip of the block on.
@@ -57,7 +65,7 @@ func (c *Cut) check() error {
 		ok = ok && r.Len > 0 && (i == 0 || r.Off > at) && r.Off <= c.Raw && r.Len <= c.Raw-r.Off
 		at = r.end()
 	}
-	if !ok || c.Bytes() >= c.Raw {
+	if !ok || c.Bytes() >= c.Raw && !c.Whole() {
 		return fmt.Errorf("block at offset %d, %d bytes once unpacked, is cut to %v", c.Off, c.Raw, c.Ranges)
 	}
 	return nil
@@ -100,7 +108,11 @@ func (c *cursor) cut(b Block) *Cut {
 		is.Ranges = append(is.Ranges, Range{uint32(end), uint32(n)})
 		end += n
 	}
-	if err := is.check(); err != nil {
+	err := is.check()
+	if err == nil && is.Whole() && is.Size != b.Len {
+		err = fmt.Errorf("block at offset %d is whole, with %d sealed bytes of %d", b.Off, size, b.Len)
+	}
+	if err != nil {
 		c.fail("cut", "%v", err)
 		return nil
 	}
@@ -121,6 +133,8 @@ type Sealing struct {
 	Data *segment.DataKey
 	// Raw returns blocks once they are open and unpacked, whole, or as Open returns them.
 	Raw func(refs []segment.BlockRef) ([][]byte, error)
+	// Packed returns whole blocks once they are open, as they were compressed. They are Build's.
+	Packed func(refs []segment.BlockRef) ([][]byte, error)
 }
 
 // place names a block.
@@ -163,25 +177,11 @@ func (s *Sealing) seal(volume segment.VolumeID, kept []Kept) (is seals, out map[
 	}
 	is.key = s.Key
 	for some := range slices.Chunk(all, rawBatch) {
-		refs := make([]segment.BlockRef, len(some))
-		for i, t := range some {
-			refs[i] = segment.BlockRef{Seq: t.seq, Off: uint64(t.cut.Off), Len: t.cut.Len, Counter: t.cut.Counter}
-		}
-		raws, err := s.Raw(refs)
-		if err != nil {
+		if err := s.texts(some); err != nil {
 			return is, nil, err
 		}
 		for i := range some {
 			t := &some[i]
-			var kept []byte
-			for _, r := range t.cut.Ranges {
-				b, err := Slice(raws[i], t.cut.Raw, r.Off, r.Len)
-				if err != nil {
-					return is, nil, fmt.Errorf("cut the block at %d/%d: %w", t.seq, t.cut.Off, err)
-				}
-				kept = append(kept, b...)
-			}
-			t.packed = segment.Pack(kept, segment.Fast)
 			t.cut.Size = uint32(len(t.packed) + segment.TagSize)
 			aad := t.cut.aad(volume, seals{}, t.seq)
 			for _, b := range [][]byte{binary.BigEndian.AppendUint32(nil, uint32(t.order)), aad, t.packed} {
@@ -200,6 +200,59 @@ func (s *Sealing) seal(volume segment.VolumeID, kept []Kept) (is seals, out map[
 		out[place{t.seq, t.cut.Off}] = aead.Seal(t.packed[:0], nonce(t.order, t.cut.Off), t.packed, t.cut.aad(volume, is, t.seq))
 	}
 	return is, out, nil
+}
+
+// texts finds what is to be sealed of some cuts. What is whole keeps its compression: so it has as
+// many bytes as before, whoever seals it.
+func (s *Sealing) texts(some []text) error {
+	var whole, parts []*text
+	ask := func(from func([]segment.BlockRef) ([][]byte, error), of []*text) ([][]byte, error) {
+		refs := make([]segment.BlockRef, len(of))
+		for i, t := range of {
+			refs[i] = segment.BlockRef{Seq: t.seq, Off: uint64(t.cut.Off), Len: t.cut.Len, Counter: t.cut.Counter}
+		}
+		if len(of) == 0 {
+			return nil, nil
+		}
+		return from(refs)
+	}
+	for i := range some {
+		if some[i].cut.Whole() {
+			whole = append(whole, &some[i])
+		} else {
+			parts = append(parts, &some[i])
+		}
+	}
+	packed, err := ask(s.Packed, whole)
+	if err != nil {
+		return err
+	}
+	for i, t := range whole {
+		raw, err := segment.Unpack(packed[i], nil)
+		if n := uint32(len(packed[i]) + segment.TagSize); err == nil && (uint32(len(raw)) != t.cut.Raw || n != t.cut.Len) {
+			err = corrupt("block", "%d bytes, %d sealed: want %d and %d", len(raw), n, t.cut.Raw, t.cut.Len)
+		}
+		if err != nil {
+			return fmt.Errorf("seal the block at %d/%d anew: %w", t.seq, t.cut.Off, err)
+		}
+		t.packed = packed[i]
+	}
+	raws, err := ask(s.Raw, parts)
+	if err != nil {
+		return err
+	}
+	for i, t := range parts {
+		var kept []byte
+		for _, r := range t.cut.Ranges {
+			b, err := Slice(raws[i], t.cut.Raw, r.Off, r.Len)
+			if err != nil {
+				return fmt.Errorf("cut the block at %d/%d: %w", t.seq, t.cut.Off, err)
+			}
+			kept = append(kept, b...)
+		}
+		t.packed = segment.Pack(kept, segment.Fast)
+	}
+	return nil
 }
 
 func (s seals) aead(volume segment.VolumeID, data *segment.DataKey) (cipher.AEAD, error) {
@@ -234,12 +287,31 @@ func (p *Pack) Key() uint32 { return p.seals.key }
 // Salt is what the pack's cuts are sealed under: it names them, as no others have it.
 func (p *Pack) Salt() [32]byte { return p.seals.salt }
 
-// HasCuts reports whether blocks of the pack are cut.
+// HasCuts reports whether blocks of the pack are cut, or sealed anew.
 func (p *Pack) HasCuts() bool { return p.head.cut }
 
 // Open opens what of a block is in the pack: b lies from At's offset on, and has c.Size and SumSize
 // bytes. data is the data key of number Key. Slice reads the result. Errors are ObjectErrors.
 func (p *Pack) Open(data *segment.DataKey, seq uint64, c *Cut, b []byte) ([]byte, error) {
+	packed, err := p.OpenPacked(data, seq, c, b)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := segment.Unpack(packed, nil)
+	if err == nil && uint32(len(kept)) != c.Bytes() {
+		err = fmt.Errorf("%d bytes", len(kept))
+	}
+	if err != nil {
+		return nil, about(p.name, corrupt("what is cut", "segment %d offset %d: %v", seq, c.Off, err))
+	}
+	if c.Whole() {
+		return kept, nil
+	}
+	return form(c.Raw, c.Ranges, kept), nil
+}
+
+// OpenPacked is Open, but that it returns the ranges one after the other, as they are compressed.
+func (p *Pack) OpenPacked(data *segment.DataKey, seq uint64, c *Cut, b []byte) ([]byte, error) {
 	if uint64(len(b)) != uint64(c.Size)+sumSize {
 		return nil, about(p.name, noBlock(seq, c.Block, "other bytes were read"))
 	}
@@ -255,18 +327,12 @@ func (p *Pack) Open(data *segment.DataKey, seq uint64, c *Cut, b []byte) ([]byte
 	if err != nil {
 		return nil, about(p.name, err)
 	}
-	packed, err := aead.Open(nil, nonce(p.parts[i].order, c.Off), sealed, c.aad(p.head.volume, p.seals, seq))
+	memory := make([]byte, 0, len(sealed)) // has room for the tag when it is sealed anew
+	packed, err := aead.Open(memory, nonce(p.parts[i].order, c.Off), sealed, c.aad(p.head.volume, p.seals, seq))
 	if err != nil {
 		return nil, about(p.name, corrupt("tag", "segment %d offset %d", seq, c.Off))
 	}
-	kept, err := segment.Unpack(packed, nil)
-	if err == nil && uint32(len(kept)) != c.Bytes() {
-		err = fmt.Errorf("%d bytes", len(kept))
-	}
-	if err != nil {
-		return nil, about(p.name, corrupt("what is cut", "segment %d offset %d: %v", seq, c.Off, err))
-	}
-	return form(c.Raw, c.Ranges, kept), nil
+	return packed, nil
 }
 
 // form is how a block that is cut is handed around: raw u32 · number of ranges u32 · ranges · their

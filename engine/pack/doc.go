@@ -59,6 +59,9 @@
 //	place: gap uvarint · length uvarint · n uvarint, number of ranges; 0: the block is whole
 //	  if n > 0: counter uvarint · raw uvarint · size uvarint · n × (gap uvarint · length uvarint)
 //
+// One range that is all of the block says that it is whole, and sealed anew with another data key
+// (ADR 67). Its text stays as it was compressed, so size is its length in the segment.
+//
 // raw is how many bytes the whole block has once unpacked, and size how many sealed bytes the pack
 // has of it, with which the checksum is made. How they are sealed is in Sealing and docs/format.md.
 //

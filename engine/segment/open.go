@@ -152,6 +152,23 @@ func (o *Opener) open(l layout, plain, sealed []byte, off uint64) (*Record, erro
 // overwrites sealed, and the result may share its memory. All errors are CorruptErrors with their
 // place.
 func (o *Opener) OpenBlock(ref BlockRef, sealed []byte) ([]byte, error) {
+	pack, err := o.OpenPacked(ref, sealed)
+	if err != nil {
+		return nil, err
+	}
+	if pack[0] == codecRaw && len(pack)-1 <= MaxBlock {
+		return pack[1:], nil
+	}
+	raw, err := Unpack(pack, nil)
+	if err != nil {
+		return nil, at(err, ref.Seq, ref.Off)
+	}
+	return raw, nil
+}
+
+// OpenPacked is OpenBlock, but that the result is as it was compressed: Unpack unpacks it. It
+// shares sealed's memory.
+func (o *Opener) OpenPacked(ref BlockRef, sealed []byte) ([]byte, error) {
 	if err := o.CheckRef(ref); err != nil {
 		return nil, err
 	}
@@ -164,12 +181,5 @@ func (o *Opener) OpenBlock(ref BlockRef, sealed []byte) ([]byte, error) {
 	if err != nil {
 		return nil, &CorruptError{Seq: ref.Seq, Off: ref.Off, Field: "block tag"}
 	}
-	if pack[0] == codecRaw && len(pack)-1 <= MaxBlock {
-		return pack[1:], nil
-	}
-	raw, err := Unpack(pack, nil)
-	if err != nil {
-		return nil, at(err, ref.Seq, ref.Off)
-	}
-	return raw, nil
+	return pack, nil
 }

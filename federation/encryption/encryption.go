@@ -21,6 +21,8 @@ type Policy struct {
 	// Erase is when the keys are destroyed so that old backups of the registry do not have them
 	// either. "": Never.
 	Erase Erase `json:"erase,omitempty"`
+	// Reseal is whether what older keys sealed is sealed anew. "": Never.
+	Reseal Reseal `json:"reseal,omitempty"`
 	// AcceptOneSite lets a volume with one copy that has the keys be lost with one pool.
 	AcceptOneSite bool `json:"acceptOneSite,omitempty"`
 }
@@ -36,6 +38,18 @@ const (
 
 // Erasable reports whether data keys are to be sealed under a secret that can be destroyed.
 func (p Policy) Erasable() bool { return p.Erase == EraseOnPurge }
+
+// Reseal is when what older data keys sealed is sealed anew.
+type Reseal string
+
+// When what older data keys sealed is sealed anew.
+const (
+	ResealNever    Reseal = "Never"
+	ResealRotation Reseal = "OnRotation" // when another key followed
+)
+
+// Reseals reports whether what older keys sealed is to be sealed anew (ADR 67).
+func (p Policy) Reseals() bool { return p.Reseal == ResealRotation }
 
 // Bounds of Policy.RotateEvery, but for 0.
 const (
@@ -54,6 +68,19 @@ func (p Policy) Problems() (out [][3]string) {
 	}
 	if p.Erase != "" && p.Erase != EraseNever && p.Erase != EraseOnPurge {
 		out = append(out, [3]string{"erase", string(p.Erase), "write Never or OnPurge"})
+	}
+	if p.Reseal != "" && p.Reseal != ResealNever && p.Reseal != ResealRotation {
+		out = append(out, [3]string{"reseal", string(p.Reseal), "write Never or OnRotation"})
+	}
+	return out
+}
+
+// ProblemsWith is Problems of a volume that keeps, if keeps is true, what has no key of it: blind
+// copies, or what is in lent stores.
+func (p Policy) ProblemsWith(keeps bool) (out [][3]string) {
+	if out = p.Problems(); keeps && p.Reseals() {
+		out = append(out, [3]string{"reseal", string(p.Reseal), "blind copies and lent stores keep what was written as it was sealed, " +
+			"and have no key to seal it anew: have none of them, or write Never"})
 	}
 	return out
 }

@@ -175,7 +175,8 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 	for _, x := range s.Trash.Problems() {
 		p.add("spec.trash."+x[0], x[1], "%s", x[2])
 	}
-	for _, x := range s.Encryption.Problems() {
+	r := s.Replication
+	for _, x := range s.Encryption.ProblemsWith(KeepsAll(r)) {
 		p.add("spec.encryption."+x[0], x[1], "%s", x[2])
 	}
 	for _, x := range s.Quota.Problems() {
@@ -187,7 +188,7 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 	for _, x := range s.Compaction.Problems() {
 		p.add("spec.compaction."+x[0], x[1], "%s", x[2])
 	}
-	if r := s.Replication; s.Encryption.Erasable() && !s.Encryption.AcceptOneSite &&
+	if s.Encryption.Erasable() && !s.Encryption.AcceptOneSite &&
 		(r.Copies-len(r.Sites.Blind) < 2 || r.OtherOrganizations == federation.CopiesBlind) {
 		p.add("spec.encryption.erase", s.Encryption.Erase, "only one site may have what opens the keys, on one pool, and with that pool "+
 			"the volume is lost whatever stores have: have 2 copies that are not blind, or write acceptOneSite: true")
@@ -345,4 +346,10 @@ func oneOf[T ~string](p *problems, field string, v T, allowed ...T) {
 		words[i] = string(a)
 	}
 	p.add(field, string(v), "not one of %s%s", strings.Join(words, ", "), didYouMean(string(v), words))
+}
+
+// KeepsAll reports whether a volume has what needs its past whole, without a key of it: blind
+// copies or lent stores (ADR 65).
+func KeepsAll(r federation.Replication) bool {
+	return len(r.Sites.Blind) > 0 || r.OtherOrganizations == federation.CopiesBlind || r.Stores > 0
 }

@@ -121,6 +121,21 @@ func (c Compaction) Pace(bytes int64) time.Duration {
 	return pace(bytes, c.Rate)
 }
 
+// May reports whether blocks may move now, which Next said may at due.
+func (c Compaction) May(due, now time.Time) bool {
+	return c.Open(now) && (c.Rate == 0 || !now.Before(due))
+}
+
+// Next returns when blocks may move again after so many bytes, which may have been at due, moved
+// since began. What could have moved since the last round, and did not, moves in this one: rounds
+// are rare.
+func (c Compaction) Next(due, began time.Time, bytes int64, round time.Duration) time.Time {
+	if earliest := began.Add(-round); due.Before(earliest) {
+		due = earliest
+	}
+	return due.Add(c.Pace(bytes))
+}
+
 // Open reports whether blocks may move now. Hours that cannot be read are all day: Problems
 // refuses them, and without packs stores only grow.
 func (c Compaction) Open(now time.Time) bool {

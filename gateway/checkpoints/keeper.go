@@ -119,11 +119,12 @@ type made struct {
 	// one made as home.
 	agreed, led uint64
 	// hashes are those of the last ones by number: the home may commit one when another is made.
-	hashes map[uint64]checkpoint.Hash
-	mine   map[uint64]bool // those that this gateway made as home, of the last ones
-	unused []uint64        // segments that nothing uses, if the home made it
-	former map[string]bool // objects of the one before
-	swept  bool            // objects of earlier ones are removed
+	hashes   map[uint64]checkpoint.Hash
+	mine     map[uint64]bool // those that this gateway made as home, of the last ones
+	unused   []uint64        // segments that nothing uses, if the home made it
+	resealed bool            // since then a pack was made with which something was sealed anew
+	former   map[string]bool // objects of the one before
+	swept    bool            // objects of earlier ones are removed
 }
 
 // New returns a Keeper.
@@ -173,7 +174,7 @@ func (k *Keeper) tendAll(ctx context.Context, all []Copy) {
 	k.forget(all)
 	for _, c := range all {
 		k.renew(c)
-		is := stateOf(c)
+		is := k.stateOf(c)
 		if was, ok := k.ended[c.UUID]; ok && was == is {
 			continue
 		}
@@ -207,11 +208,12 @@ func (k *Keeper) forget(all []Copy) {
 type state struct {
 	end, applied log.Position
 	leads        bool
+	reseals      uint32
 }
 
-func stateOf(c Copy) state {
+func (k *Keeper) stateOf(c Copy) state {
 	_, leads := c.Replica.Leading()
-	return state{c.Log.End(), c.Engine.Applied(), leads}
+	return state{c.Log.End(), c.Engine.Applied(), leads, k.reseals(c)}
 }
 
 // tend does for one copy what is to be done now. idle: there is nothing more to do before its
@@ -287,7 +289,7 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	var next *plan
 	_, leads := c.Replica.Leading()
 	if leads && c.Condemns {
-		if next, err = k.plan(ctx, cut, &is); err != nil { // the checkpoint is made all the same
+		if next, err = k.plan(ctx, c, cut, &is); err != nil { // the checkpoint is made all the same
 			k.cfg.Logger.Error("what the volume uses can not be counted: nothing of it is condemned", "volume", c.UUID, "error", err)
 		}
 	}
@@ -346,7 +348,7 @@ func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last m
 			bytes = min(bytes, max(least, int64(now.Used/4)))
 		}
 		due := grown >= bytes || shrunk >= k.cfg.Due.Shrunk || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
-		if due = due && grown+shrunk >= k.cfg.Due.Cost*last.put || last.whole; !due || grown == 0 {
+		if due = due && grown+shrunk >= k.cfg.Due.Cost*last.put || last.whole || k.resealing(c, now); !due || grown == 0 {
 			return false, nil
 		}
 		number, _ := c.Keys.Newest()

@@ -5,6 +5,7 @@ package checkpoints
 import (
 	"time"
 
+	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation/upkeep"
 )
 
@@ -16,16 +17,35 @@ func (k *Keeper) compaction(id string) upkeep.Compaction {
 	return upkeep.Compaction{}
 }
 
-// mayMove reports whether the home may make a pack now.
-func (p *packing) mayMove(says upkeep.Compaction, now time.Time) bool {
-	return says.Open(now) && (says.Rate == 0 || !now.Before(p.next))
+// reseals returns the number of the data key under which all that lives is to be; 0: its own.
+func (k *Keeper) reseals(c Copy) uint32 {
+	if v := k.cfg.View.Volume(c.UUID); v != nil && v.Record != nil && v.Record.Spec.Encryption.Reseals() {
+		number, _ := c.Keys.Newest()
+		return number
+	}
+	return 0
 }
 
-// moved notes that a pack was made since began. What could have moved since the last round, and did
-// not, moves in this one: rounds are rare.
+// resealed notes that a pack was made, with which something was sealed anew.
+func (k *Keeper) resealed(id string, is engine.PackPlan) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last := k.last[id]
+	last.resealed = last.resealed || is.Reseals
+	k.last[id] = last
+}
+
+// resealing reports whether a checkpoint is due for what is to be sealed anew: a key followed, the
+// home is another one, or the last round got on. So it ends, also if something can not be moved.
+func (k *Keeper) resealing(c Copy, now engine.Checkpoints) bool {
+	k.mu.Lock()
+	last, underWay := k.last[c.UUID], k.plans[c.UUID] != nil
+	k.mu.Unlock()
+	newest := k.reseals(c)
+	return newest > 0 && c.Condemns && !underWay && (now.Asked.Key < newest || !last.mine[last.number] || last.resealed)
+}
+
+// moved notes that a pack was made since began.
 func (p *packing) moved(says upkeep.Compaction, began time.Time, bytes uint64, round time.Duration) {
-	if earliest := began.Add(-round); p.next.Before(earliest) {
-		p.next = earliest
-	}
-	p.next = p.next.Add(says.Pace(int64(bytes)))
+	p.next = says.Next(p.next, began, int64(bytes), round)
 }

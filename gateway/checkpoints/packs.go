@@ -58,14 +58,14 @@ type plan struct {
 }
 
 // plan plans what is to go, and notes what nothing uses.
-func (k *Keeper) plan(ctx context.Context, cut *engine.Cut, is *made) (*plan, error) {
+func (k *Keeper) plan(ctx context.Context, c Copy, cut *engine.Cut, is *made) (*plan, error) {
 	uses, err := cut.Uses(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var packs []engine.PackPlan
 	if k.cfg.Store != nil {
-		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack); err != nil {
+		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack, k.reseals(c)); err != nil {
 			return nil, err
 		}
 	}
@@ -120,7 +120,7 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 			break // nobody else makes what the home does not have
 		}
 		says, began := k.compaction(c.UUID), k.cfg.Timers.Now()
-		if p := k.packsOf(c.UUID); !p.mayMove(says, began) {
+		if p := k.packsOf(c.UUID); !says.May(p.next, began) {
 			return nil // it goes on in a later round
 		}
 		var built pack.Built
@@ -145,6 +145,7 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 			k.cfg.Logger.Info("live blocks moved into a pack", "volume", c.UUID, "checkpoint", left.number,
 				"segments", len(next.Kept), "packs", len(next.From), "bytes", built.Len)
 			k.packsOf(c.UUID).moved(says, began, built.Len, k.sweepEvery())
+			k.resealed(c.UUID, next)
 		}
 		left.packs = left.packs[1:]
 		after := left
@@ -178,25 +179,11 @@ func (k *Keeper) build(ctx context.Context, c Copy, kept []pack.Kept, from []eng
 	if err != nil {
 		return b, err
 	}
-	sources, raw, err := packsource.Of(ctx, packsource.Copy{Volume: of, Log: c.Log, Keys: c.Keys, Store: k.cfg.Store}, kept, from)
+	sources, seal, err := packsource.Of(ctx, packsource.Copy{Volume: of, Log: c.Log, Keys: c.Keys, Store: k.cfg.Store}, kept, from, number)
 	if err != nil {
 		return b, err
 	}
-	var seal *pack.Sealing
-	if key, ok := c.Keys.Get(number); ok {
-		seal = &pack.Sealing{Key: number, Data: &key, Raw: raw}
-	}
-	most := int64(1 << 10)
-	for _, s := range kept {
-		most += 64 + int64(len(s.Blocks))*(pack.SumSize+16)
-		for _, b := range s.Blocks {
-			most += int64(b.Len)
-		}
-		for _, cut := range s.Cuts {
-			most += 64 + int64(cut.Bytes()) + 16*int64(len(cut.Ranges))
-		}
-	}
-	f, err := c.Log.NewPackFile(most)
+	f, err := c.Log.NewPackFile(packsource.Most(kept))
 	if err != nil {
 		return b, err
 	}
@@ -315,17 +302,9 @@ func (k *Keeper) list(ctx context.Context, c Copy, p *packing) error {
 	if p.stored != nil {
 		return nil
 	}
-	stored := map[pack.Hash]uint64{}
-	if err := k.cfg.Store.List(ctx, c.UUID+"/p/", func(i store.Info) error {
-		if _, hash, err := pack.ParseName(i.Name); err == nil {
-			stored[hash] = uint64(i.Size)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	p.stored = stored
-	return nil
+	var err error
+	p.stored, err = packsource.List(ctx, k.cfg.Store, c.UUID)
+	return err
 }
 
 // get makes or fetches a pack.

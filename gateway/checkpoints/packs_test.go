@@ -98,7 +98,7 @@ func TestPaceOfPacks(t *testing.T) {
 		var p packing
 		bytes := uint64(0)
 		for at := time.Duration(0); at < time.Hour; at += sweepEvery {
-			for bytes <= tt.most && p.mayMove(tt.says, now.Add(at)) {
+			for bytes <= tt.most && tt.says.May(p.next, now.Add(at)) {
 				p.moved(tt.says, now.Add(at), size, sweepEvery)
 				bytes += size
 			}
@@ -107,7 +107,7 @@ func TestPaceOfPacks(t *testing.T) {
 			t.Errorf("%+v: %d MiB moved in an hour", tt.says, bytes>>20)
 		}
 	}
-	if !new(packing).mayMove(upkeep.Compaction{Hours: "22:00-06:00"}, now.Add(time.Hour)) {
+	if !(upkeep.Compaction{Hours: "22:00-06:00"}).May(time.Time{}, now.Add(time.Hour)) {
 		t.Error("nothing moves in the hours")
 	}
 }

@@ -39,23 +39,31 @@ type Copy struct {
 	Store  store.Store
 }
 
-// Raw opens blocks: what pack.Sealing has. An error tells of the first that can not be opened.
-type Raw = func(refs []segment.BlockRef) ([][]byte, error)
+// opens opens a block; packed: it stays as it was compressed.
+type opens func(ref segment.BlockRef, packed bool) ([]byte, error)
 
-// rawOfSegment opens a block of a segment.
-func rawOfSegment(c Copy, read pack.Read) func(segment.BlockRef) ([]byte, error) {
-	return func(ref segment.BlockRef) ([]byte, error) {
+// open opens a block as it was sealed first.
+func (c *Copy) open(ref segment.BlockRef, sealed []byte, packed bool) ([]byte, error) {
+	if packed {
+		return c.Log.OpenPacked(ref, sealed)
+	}
+	return c.Log.OpenBlock(ref, sealed)
+}
+
+// ofSegment opens blocks of a segment.
+func ofSegment(c Copy, read pack.Read) opens {
+	return func(ref segment.BlockRef, packed bool) ([]byte, error) {
 		b := make([]byte, ref.Len)
 		if err := read(b, ref.Off); err != nil {
 			return nil, err
 		}
-		return c.Log.OpenBlock(ref, b)
+		return c.open(ref, b, packed)
 	}
 }
 
-// rawOfPack opens a block of a pack, whole or cut.
-func rawOfPack(c Copy, p *pack.Pack, read pack.Read) func(segment.BlockRef) ([]byte, error) {
-	return func(ref segment.BlockRef) ([]byte, error) {
+// ofPack opens blocks of a pack, as they were or sealed anew.
+func ofPack(c Copy, p *pack.Pack, read pack.Read) opens {
+	return func(ref segment.BlockRef, packed bool) ([]byte, error) {
 		off, cut, err := p.At(ref)
 		if err != nil {
 			return nil, err
@@ -65,7 +73,7 @@ func rawOfPack(c Copy, p *pack.Pack, read pack.Read) func(segment.BlockRef) ([]b
 			if err != nil {
 				return nil, err
 			}
-			return c.Log.OpenBlock(ref, b)
+			return c.open(ref, b, packed)
 		}
 		key, ok := c.Keys.Get(p.Key())
 		if !ok {
@@ -75,15 +83,20 @@ func rawOfPack(c Copy, p *pack.Pack, read pack.Read) func(segment.BlockRef) ([]b
 		if err := read(b, off); err != nil {
 			return nil, err
 		}
+		if packed {
+			return p.OpenPacked(&key, ref.Seq, cut, b)
+		}
 		return p.Open(&key, ref.Seq, cut, b)
 	}
 }
 
 // Of returns what a pack is built from: each segment of which this copy still has the bytes, and
-// else the pack that its blocks are in. raw opens blocks of it, for those that are cut. Both read
-// with ctx. An error wraps ErrNotHere if the site has none of them.
-func Of(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack) (out []pack.Source, raw Raw, err error) {
-	blocks := map[uint64]func(segment.BlockRef) ([]byte, error){}
+// else the pack that its blocks are in. seal is for those blocks that are sealed anew, with the
+// data key of that number; nil: that is not here. Both read with ctx. An error wraps ErrNotHere if
+// the site has none of them.
+func Of(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack, number uint32) (out []pack.Source, seal *pack.Sealing,
+	err error) {
+	blocks := map[uint64]opens{}
 	object := func(name string) pack.Read {
 		return func(p []byte, off uint64) error { return c.Store.GetRange(ctx, name, int64(off), p) }
 	}
@@ -100,7 +113,7 @@ func Of(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack) (out 
 				read = File(c.Log, s.Seq)
 			}
 			out = append(out, pack.Source{Hash: s.Hash, Len: s.Len, Kept: []pack.Kept{some}, Read: read})
-			blocks[s.Seq] = rawOfSegment(c, read)
+			blocks[s.Seq] = ofSegment(c, read)
 			last = -1
 			continue
 		}
@@ -131,18 +144,40 @@ func Of(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack) (out 
 			last = i
 		}
 		if i >= 0 {
-			blocks[some.Seq] = rawOfPack(c, former[i], out[len(out)-1].Read)
+			blocks[some.Seq] = ofPack(c, former[i], out[len(out)-1].Read)
 		}
 	}
-	return out, func(refs []segment.BlockRef) ([][]byte, error) {
-		all := make([][]byte, len(refs))
-		for i, ref := range refs {
-			if all[i], err = blocks[ref.Seq](ref); err != nil {
-				return nil, err
+	texts := func(packed bool) func(refs []segment.BlockRef) ([][]byte, error) {
+		// An error tells of the first that can not be opened.
+		return func(refs []segment.BlockRef) ([][]byte, error) {
+			all := make([][]byte, len(refs))
+			for i, ref := range refs {
+				if all[i], err = blocks[ref.Seq](ref, packed); err != nil {
+					return nil, err
+				}
 			}
+			return all, nil
 		}
-		return all, nil
-	}, nil
+	}
+	if key, ok := c.Keys.Get(number); ok {
+		seal = &pack.Sealing{Key: number, Data: &key, Raw: texts(false), Packed: texts(true)}
+	}
+	return out, seal, nil
+}
+
+// Most is the most bytes that a pack of these blocks has.
+func Most(kept []pack.Kept) int64 {
+	most := int64(1 << 10)
+	for _, s := range kept {
+		most += 64 + int64(len(s.Blocks))*(pack.SumSize+16)
+		for _, b := range s.Blocks {
+			most += int64(b.Len)
+		}
+		for _, cut := range s.Cuts {
+			most += 64 + int64(cut.Bytes()) + 16*int64(len(cut.Ranges))
+		}
+	}
+	return most
 }
 
 // File reads a segment's file.
@@ -157,6 +192,21 @@ func File(l *log.Log, seq uint64) pack.Read {
 		}
 		return err
 	}
+}
+
+// List returns the packs of a volume that a store has, by their hash, and their lengths. With an
+// error it returns nil.
+func List(ctx context.Context, s store.Store, volume string) (map[pack.Hash]uint64, error) {
+	out := map[pack.Hash]uint64{}
+	if err := s.List(ctx, volume+"/p/", func(i store.Info) error {
+		if _, hash, err := pack.ParseName(i.Name); err == nil {
+			out[hash] = uint64(i.Size)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // Alike returns an error if a pack is not the one that the home made.

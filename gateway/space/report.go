@@ -30,6 +30,15 @@ type Report struct {
 	Store   *Store `json:"store,omitempty"` // nil: the site has none
 	Pool    Pool   `json:"pool"`
 	Held    *Held  `json:"held,omitempty"` // nil: nobody can tell here
+	Keys    []Key  `json:"keys,omitempty"` // in order; none: nobody can tell here
+}
+
+// Key is what of files and snapshots a data key has sealed, but for what is in the last segment. A
+// data key that seals nothing of them has none.
+type Key struct {
+	Number uint32 `json:"number"`
+	Bytes  uint64 `json:"bytes"` // sealed
+	Newest bool   `json:"newest,omitempty"`
 }
 
 // Held is what clients see of a volume's room, as df of files and inodes.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -106,6 +108,10 @@ func (c *Counter) Count(ctx context.Context, volume string) (*Report, error) {
 			return nil, err
 		}
 		n.usage, n.condemned, n.now = &u, here.Engine.Condemned, here.Engine.Packs
+		newest, _ := here.Keys().Newest()
+		for _, number := range slices.Sorted(maps.Keys(u.Keys)) {
+			r.Keys = append(r.Keys, Key{number, u.Keys[number], number == newest})
+		}
 		n.needed = func(ctx context.Context, manifests []string) (checkpoints.Needed, error) {
 			now, err := here.Engine.Checkpoints()
 			if err != nil {

@@ -89,6 +89,7 @@ var refusals = []struct {
 	{"policy: keys that follow each other", vp("encryption: {rotateEvery: 59m}"), "", "rotateEvery is not 0s, or from 1h to 87840h"},
 	{"policy: a rotation below 0", vp("encryption: {rotation: -1}"), "", "spec.encryption.rotation"},
 	{"policy: an unknown erasure", vp("encryption: {erase: Always}"), "", `Unsupported value: "Always"`},
+	{"policy: an unknown sealing", vp("encryption: {reseal: Always}"), "", `Unsupported value: "Always"`},
 	{"import with keys", gv("spec: {encryption: {rotation: 1}, import: {volume: x.y}}"), "", "are the owner's to set"},
 	{"policy: no file", vp("quota: {files: 0}"), "", "spec.quota.files"},
 	{"policy: too many files", vp("quota: {files: 4294967297}"), "", "spec.quota.files"},

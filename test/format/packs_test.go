@@ -17,8 +17,15 @@ import (
 )
 
 // TestReaderOfPacks: the reader shows files and a snapshot whose blocks moved into a pack, when the
-// segments that they were in are gone. It finds a pack that is damaged.
+// segments that they were in are gone. It finds a pack that is damaged. So it does when all was
+// sealed anew under another key.
 func TestReaderOfPacks(t *testing.T) {
+	for newest := range uint32(2) {
+		t.Run(fmt.Sprint("newest data key ", newest), func(t *testing.T) { readsPacks(t, newest) })
+	}
+}
+
+func readsPacks(t *testing.T, newest uint32) {
 	h := newHost(t)
 	to, root := newStore(t)
 	h.lead(1)
@@ -35,21 +42,26 @@ func TestReaderOfPacks(t *testing.T) {
 	for i := 0; i < 12; i += 2 {
 		h.write(files[i], 100, h.random(rng, 50<<10))
 	}
-	h.ok(h.AskCheckpoint(t.Context(), 0, false))
+	if newest > 0 {
+		h.keys.Add(map[uint32]segment.DataKey{newest: keys[newest]})
+		h.keys.Use(newest)
+		h.log.NewSalt()
+	}
+	h.ok(h.AskCheckpoint(t.Context(), newest, false))
 	h.ok(h.log.Roll())
-	h.ok(h.AskCheckpoint(t.Context(), 0, false))
+	h.ok(h.AskCheckpoint(t.Context(), newest, false))
 	h.applied()
 	cut := h.TakeCut()
 	m, _, err := cut.Write(t.Context(), h.keys.Get, objects{to})
 	h.ok(err)
 	uses, err := cut.Uses(t.Context())
 	h.ok(err)
-	plans, err := cut.Plan(t.Context(), uses, pack.Rule{Percent: 112, Write: 64 << 20, Share: 1, Small: 64 << 20, Merge: 1})
+	plans, err := cut.Plan(t.Context(), uses, pack.Rule{Percent: 112, Write: 64 << 20, Share: 1, Small: 64 << 20, Merge: 1}, newest)
 	h.ok(err)
 	h.ok(cut.Close())
 	h.ok(h.MadeCheckpoint(t.Context(), m, cut.Number, 0))
 	var packs []string
-	cuts := 0
+	cuts, anew := 0, 0
 	for _, plan := range plans {
 		var sources []pack.Source
 		for _, k := range plan.Kept {
@@ -60,11 +72,29 @@ func TestReaderOfPacks(t *testing.T) {
 			}})
 		}
 		for _, k := range plan.Kept {
-			cuts += len(k.Cuts)
+			for i := range k.Cuts {
+				if k.Cuts[i].Whole() {
+					anew++
+				} else {
+					cuts++
+				}
+			}
 		}
 		number, key := h.keys.Newest()
 		seal := &pack.Sealing{Key: number, Data: &key, Raw: func(refs []segment.BlockRef) ([][]byte, error) {
 			return h.log.ReadBlocks(t.Context(), refs)
+		}, Packed: func(refs []segment.BlockRef) (all [][]byte, err error) {
+			for _, ref := range refs {
+				b := make([]byte, ref.Len)
+				if _, err := h.log.ReadSegmentFile(ref.Seq, b, int64(ref.Off)); err != nil {
+					return nil, err
+				}
+				if b, err = h.log.OpenPacked(ref, b); err != nil {
+					return nil, err
+				}
+				all = append(all, b)
+			}
+			return all, nil
 		}}
 		var b bytes.Buffer
 		built, err := pack.Build(segment.VolumeID(id), sources, seal, &b)
@@ -85,8 +115,8 @@ func TestReaderOfPacks(t *testing.T) {
 			h.ok(to.Delete(t.Context(), name))
 		}
 	}
-	if gone < 2 || len(packs) == 0 || cuts == 0 {
-		t.Fatalf("%d segments moved into packs %q, %d blocks are cut", gone, packs, cuts)
+	if gone < 2 || len(packs) == 0 || cuts == 0 || (anew > 0) != (newest > 0) {
+		t.Fatalf("%d segments moved into packs %q, %d blocks are cut, %d are sealed anew", gone, packs, cuts, anew)
 	}
 	extract(t, root, h.shows(0))
 	extract(t, root, h.shows(one.Snap), "--snapshot", "one")

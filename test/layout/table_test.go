@@ -389,7 +389,7 @@ var table = []row{
 		outside: []string{"github.com/spf13/cobra"}, tests: []string{"cmd/weir/volumecmd"}},
 	{pkg: "cmd/weir/volumecmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/keyfile",
 		"cmd/weir/internal/machine",
-		"exchange", "federation", "federation/keyring", "federation/paper", "federation/quantity", "federation/snapshots",
+		"exchange", "federation", "federation/encryption", "federation/keyring", "federation/paper", "federation/quantity", "federation/snapshots",
 		"federation/spec", "federation/users"},
 		outside: []string{"github.com/spf13/cobra",
 			"github.com/google/uuid"},

@@ -157,6 +157,13 @@ func write(w io.Writer, all []Report) error {
 					r.Site, s.Objects, s.Bytes))
 			}
 		}
+		if keys := r.Space.Keys; len(keys) > 1 || len(keys) == 1 && !keys[0].Newest {
+			var parts []string
+			for _, k := range keys {
+				parts = append(parts, fmt.Sprintf("%s with data key %d", cli.Bytes(int64(k.Bytes)), k.Number))
+			}
+			said = append(said, fmt.Sprintf("%s: of what files and snapshots use are sealed: %s", r.Gateway, strings.Join(parts, ", ")))
+		}
 		held := []string{"-", "-", "-", "-"}
 		if h := r.Space.Held; h != nil {
 			held = []string{cli.Bytes(int64(h.Bytes)), cli.Bytes(int64(h.Size)), fmt.Sprint(h.Files), fmt.Sprint(h.MaxFiles)}

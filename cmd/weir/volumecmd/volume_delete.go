@@ -135,10 +135,9 @@ func reopen(ctx context.Context, cl *access.Client, uuid string) error {
 		}
 		if err == nil {
 			v.Closing = false
-			_, err = cl.Registry.UpdateVolume(ctx, rev, v)
-		}
-		if err == nil {
-			return nil
+			if _, err = cl.Registry.UpdateVolume(ctx, rev, v); err == nil {
+				return nil
+			}
 		}
 		if try == updateTries || !errors.Is(err, federation.ErrConflict) && !errors.Is(err, federation.ErrUnknown) {
 			return fmt.Errorf("nobody can claim volume %s until `weir volume undelete %[1]s` calls its deletion off: %w", v.Name, err)

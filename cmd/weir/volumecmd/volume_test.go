@@ -321,6 +321,24 @@ func TestVolumeKeysRotate(t *testing.T) {
 	b.Want(cli.ExitOK, "makes another data key", "", "volume", "keys", "rotate", "data")
 	wants(encryption.Policy{Rotation: 2, RotateEvery: quantity.Duration(2160 * time.Hour)})
 	b.Want(cli.ExitError, "there is no volume of this name", "", "volume", "keys", "rotate", "x")
+	b.Want(cli.ExitOK, "makes another data key", "", "volume", "keys", "rotate", "data", "--reseal")
+	is := encryption.Policy{Rotation: 3, RotateEvery: quantity.Duration(2160 * time.Hour), Reseal: encryption.ResealRotation}
+	wants(is)
+	b.Want(cli.ExitOK, "goes by this", "", "volume", "keys", "rotate", "data", "--reseal=false")
+	is.Reseal = ""
+	wants(is)
+	v, rev, err := b.Registry.GetVolume(t.Context(), "u1")
+	if err == nil {
+		v.Spec.Replication.Sites.Blind = []string{"x"}
+		v.Generation++
+		_, err = b.Registry.UpdateVolume(t.Context(), rev, v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitUsage, "encryption.reseal: OnRotation: blind copies and lent stores keep", "", "volume", "keys", "rotate", "data",
+		"--reseal")
+	wants(is)
 }
 
 // Data keys are exported to a new file, by whoever has the private key of a site that has them.
