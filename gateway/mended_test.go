@@ -113,8 +113,14 @@ func TestDamagedPacks(t *testing.T) {
 			t.Fatalf("%d of %d packs at %s are whole", n, all, site)
 		}
 	}
-	all("a")
-	all("b")
+	for _, site := range []string{"a", "b"} {
+		c.until("packs are in the store of "+site, func() error {
+			if n, all := o.wholePacks(site); n != all || all == 0 {
+				return fmt.Errorf("%d of %d", n, all)
+			}
+			return nil
+		})
+	}
 
 	// A read finds it.
 	o.damagePacks("b")

@@ -77,5 +77,8 @@ func (k *Keeper) HealPack(ctx context.Context, c Copy, number uint64) error {
 	if err := k.verify(ctx, c, p, is); err != nil || !p.bad[is.Hash] {
 		return err
 	}
-	return k.get(ctx, c, is, &table)
+	if err = k.get(ctx, c, is, &table); err != nil {
+		p.wanted++ // sweeps go on until it can be replaced
+	}
+	return err
 }
