@@ -111,8 +111,11 @@ func (e *Engine) horizon(ctx context.Context, keep time.Duration, first func(*tr
 	oldest time.Time, disputed, err error) {
 	now := e.cfg.Now()
 	at, err := read(Recent(ctx), e, place{op: "clean"}, func(t *tree) (time.Time, error) { return first(t, now) })
-	if oldest = now.Add(-keep); err != nil || keep <= 0 || at.IsZero() || !at.Before(oldest) {
+	if oldest = now.Add(-keep); err != nil || keep <= 0 {
 		return oldest, nil, err
+	}
+	if at.IsZero() || !at.Before(oldest) { // what comes until it is looked for is not old either
+		return time.Time{}, nil, nil
 	}
 	if now, disputed = e.cfg.Agreed(ctx); disputed != nil {
 		return time.Time{}, disputed, nil

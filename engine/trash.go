@@ -275,7 +275,7 @@ func (x *emptier) step(t *tx) (removed int, err error) {
 		switch {
 		case err != nil:
 			return 0, err
-		case w.Time.After(t.now.Add(mostAhead)): // the clock of an earlier home was ahead
+		case !full && w.Time.After(t.now.Add(mostAhead)): // the clock of an earlier home was ahead
 			continue
 		case !full && !w.Time.Before(x.oldest):
 			x.done = true

@@ -122,6 +122,12 @@ func TestClockThatIsAhead(t *testing.T) {
 		t.Error("the deleted volume was purged")
 	}
 	wrong.Store(0)
+	c.until("what the wrong clock took goes, and nothing else", func() error {
+		if s := report(); s == nil || s.Count() != 1 || s.All[0].Name != first {
+			return fmt.Errorf("snapshots: %+v", s)
+		}
+		return nil
+	})
 	all.Store(int64(years))
 	c.until("all goes, since it is time", func() error {
 		s := report()

@@ -169,10 +169,14 @@ func (w *Watch) Agreed(ctx context.Context) (time.Time, error) {
 	return w.cfg.Now(), err
 }
 
-// Disputed returns why nothing was dropped when Agreed was asked last; nil: it might be.
+// Disputed returns why nothing was dropped when Agreed was asked last; nil: it might be, or nobody
+// asked for a while, as nothing is old.
 func (w *Watch) Disputed() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.cfg.Clock()-w.at > 2*holds {
+		return nil
+	}
 	return w.verdict
 }
 
@@ -272,7 +276,8 @@ func weigh(told []answer) error {
 // ByWord reports whether a person said that a deleted volume is to be purged at once, so that no
 // clock has a say: the purge is due less than a second after the deletion.
 func ByWord(v federation.Volume) bool {
-	return !v.PurgeAfter.IsZero() && v.PurgeAfter.Sub(v.DeletedAt) < time.Second
+	kept := v.PurgeAfter.Sub(v.DeletedAt)
+	return !v.PurgeAfter.IsZero() && kept >= 0 && kept < time.Second
 }
 
 // Clock implements the call of another gateway: it tells this one's time.

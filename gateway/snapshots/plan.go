@@ -12,13 +12,16 @@ import (
 )
 
 // todo are the names of snapshots that are to be taken and dropped. First the volume is rolled
-// back, if roll is not nil.
+// back, if roll is not nil. old go last, and only if other clocks agree (clocks-1).
 type todo struct {
-	take, drop []string
-	roll       *snapshots.Rollback
+	take, drop, old []string
+	roll            *snapshots.Rollback
 }
 
-func (t todo) nothing() bool { return t.roll == nil && len(t.take)+len(t.drop) == 0 }
+// nothing reports whether there is nothing to do. waits: old wait for clocks.
+func (t todo) nothing(waits bool) bool {
+	return t.roll == nil && len(t.take)+len(t.drop) == 0 && (waits || len(t.old) == 0)
+}
 
 // plan returns what is to be done for a volume that has the snapshots of list. dropped has the UIDs
 // of wishes to drop that were done in this reign, by name, and rolled what became in it of a
@@ -43,18 +46,41 @@ func plan(v federation.Volume, list []volume.Snapshot, dropped, held map[string]
 		if name := s.Every.Name(now); !has(list, name) && !asked(v, name) {
 			t.take = append(t.take, name)
 		}
-		kept := 0
-		for _, x := range slices.Backward(list) {
+	}
+	t.old = old(v, list, held, now)
+	return t
+}
+
+// skew is how far the clock of a home may be ahead of the next one's, as far as its snapshots are
+// not taken for wrong.
+const skew = 2 * time.Minute
+
+// old returns which snapshots of its schedules a volume has too many of. One that was taken while
+// the home's clock was wrong is in nobody's place: its name is of the future, or of before an
+// earlier one's. It goes when there is one of the present.
+func old(v federation.Volume, list []volume.Snapshot, held map[string]string, now time.Time) (drop []string) {
+	for _, s := range v.Spec.Snapshots.Schedule {
+		newest, wrong := "", map[string]bool{}
+		mine := slices.DeleteFunc(slices.Clone(list), func(x volume.Snapshot) bool {
 			every, ok := snapshots.Parse(x.Name)
-			if !ok || every != s.Every || asked(v, x.Name) || held[x.Name] != "" {
-				continue
+			return !ok || every != s.Every || asked(v, x.Name) || held[x.Name] != ""
+		})
+		for _, x := range mine {
+			if wrong[x.Name] = x.Name > s.Every.Name(now.Add(skew)) || x.Name < newest; !wrong[x.Name] {
+				newest = x.Name
 			}
-			if kept++; kept > s.Keep {
-				t.drop = append(t.drop, x.Name)
+		}
+		kept := 0
+		for _, x := range slices.Backward(mine) {
+			if !wrong[x.Name] {
+				kept++
+			}
+			if wrong[x.Name] && has(list, s.Every.Name(now)) || !wrong[x.Name] && kept > s.Keep {
+				drop = append(drop, x.Name)
 			}
 		}
 	}
-	return t
+	return drop
 }
 
 func has(list []volume.Snapshot, name string) bool {

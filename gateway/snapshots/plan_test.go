@@ -56,6 +56,9 @@ func TestPlan(t *testing.T) {
 		{name: "a clock that was ahead", schedule: hourly(1), list: "hourly-2030-01-01T00-00Z", take: now},
 		{name: "a clock that was ahead, afterwards", schedule: hourly(1), list: "hourly-2030-01-01T00-00Z " + now,
 			drop: "hourly-2030-01-01T00-00Z"},
+		{name: "what a wrong clock took is in no real one's place", schedule: hourly(1),
+			list: now + " hourly-2027-01-01T00-00Z hourly-2025-01-01T00-00Z", drop: "hourly-2025-01-01T00-00Z hourly-2027-01-01T00-00Z"},
+		{name: "a home whose clock is a little ahead took the next one's", schedule: hourly(2), list: before + " " + now},
 		{name: "of what volumes are made", schedule: hourly(1), wishes: wish("a b", true),
 			list: "a b " + earlier + " " + before + " " + now, held: map[string]string{"a": "v", before: "w"}, drop: "b " + earlier},
 		{name: "one that somebody dropped is not taken again", schedule: hourly(1), wishes: wish(now, true),
@@ -64,7 +67,7 @@ func TestPlan(t *testing.T) {
 		v := federation.Volume{Snapshots: tt.wishes}
 		v.Spec.Snapshots.Schedule = tt.schedule
 		got := plan(v, list(strings.Fields(tt.list)...), tt.dropped, tt.held, snapshots.Rolled{}, at)
-		if strings.Join(got.take, " ") != tt.take || strings.Join(got.drop, " ") != tt.drop {
+		if strings.Join(got.take, " ") != tt.take || strings.Join(append(got.drop, got.old...), " ") != tt.drop {
 			t.Errorf("%s: %+v, want %q to be taken and %q dropped", tt.name, got, tt.take, tt.drop)
 		}
 	}

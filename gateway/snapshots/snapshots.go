@@ -73,6 +73,7 @@ type kept struct {
 	rolled  snapshots.Rolled  // of the last rollback in this reign
 	wait    time.Duration     // after a failure; 0: the last attempt did not fail
 	next    time.Time         // when it is tried again, by the clock of Timers
+	agree   time.Time         // when old ones may go, if clocks agree then, by the same clock
 	logged  string
 	quiet   quiet
 }
@@ -107,12 +108,14 @@ func (q quiet) is(other quiet) bool {
 const (
 	lookEvery = time.Second
 	readEvery = time.Minute
-	atOnce    = 16
-	steps     = 16
-	stepTime  = 10 * time.Second
-	rollTime  = 10 * time.Minute
-	waitLeast = time.Second
-	waitMost  = time.Minute
+	// agreeEvery is how long what goes for its age waits when clocks did not agree.
+	agreeEvery = 10 * time.Second
+	atOnce     = 16
+	steps      = 16
+	stepTime   = 10 * time.Second
+	rollTime   = 10 * time.Minute
+	waitLeast  = time.Second
+	waitMost   = time.Minute
 )
 
 // New makes a Keeper.
@@ -180,8 +183,9 @@ func (k *Keeper) look(ctx context.Context) {
 			}
 			s.held = k.beingMade(c.UUID)
 			s.tell(v, q.disputed)
-			if plan(v, s.list, s.dropped, s.held, s.rolled, now).nothing() {
-				if len(s.held) == 0 { // else another volume's record decides when
+			waits := k.cfg.Timers.Now().Before(s.agree)
+			if t := plan(v, s.list, s.dropped, s.held, s.rolled, now); t.nothing(waits) {
+				if len(s.held) == 0 && !waits { // else another volume's record decides when
 					s.quiet = q
 				}
 				continue
@@ -282,22 +286,20 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 		}
 		k.cfg.Logger.Info("snapshot "+what, "volume", v.Name, "snapshot", name)
 	}
+	drop := func(ctx context.Context, name string) error {
+		err := s.copy.Engine.DropSnapshot(ctx, volume.Request{}, name)
+		if errors.Is(err, volume.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
 	for _, name := range t.drop {
 		do("dropped", name, func(ctx context.Context) error {
-			w, asked := snapshots.Find(v.Snapshots, name)
-			if !asked || !w.Drop { // its schedule has another one instead (clocks-1)
-				if _, err := k.cfg.Agreed(ctx); err != nil {
-					return err
-				}
-			}
-			err := s.copy.Engine.DropSnapshot(ctx, volume.Request{}, name)
-			if err != nil && !errors.Is(err, volume.ErrNotExist) {
-				return err
-			}
-			if asked {
+			err := drop(ctx, name)
+			if w, asked := snapshots.Find(v.Snapshots, name); err == nil && asked {
 				s.dropped[name] = w.UID
 			}
-			return nil
+			return err
 		})
 	}
 	for _, name := range t.take {
@@ -309,7 +311,22 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 			return err
 		})
 	}
-	if t.nothing() {
+	// What schedules have too many of waits while clocks do not agree. Nothing else waits for that.
+	if len(t.old) > 0 {
+		now, err := k.cfg.Agreed(ctx)
+		if ctx.Err() != nil {
+			return cmp.Or(failures, ctx.Err())
+		}
+		if t.old = nil; err == nil {
+			t.old = old(v, s.list, s.held, now)
+		} else {
+			s.agree = k.cfg.Timers.Now().Add(agreeEvery)
+		}
+	}
+	for _, name := range t.old {
+		do("dropped", name, func(ctx context.Context) error { return drop(ctx, name) })
+	}
+	if t.nothing(false) {
 		return nil
 	}
 	s.known = false
@@ -362,7 +379,8 @@ func (k *Keeper) read(ctx context.Context, s *kept) ([]volume.Snapshot, error) {
 // disputed says why nothing of a volume goes for its age; empty: it goes, or nothing is kept for a
 // time.
 func (k *Keeper) disputed(v federation.Volume) string {
-	if err := k.cfg.Disputed(); err != nil && (v.Spec.Snapshots.Window > 0 || v.Spec.Trash.Keep > 0) {
+	is := v.Spec.Snapshots
+	if err := k.cfg.Disputed(); err != nil && (is.Window > 0 || len(is.Schedule) > 0 || v.Spec.Trash.Keep > 0) {
 		return err.Error()
 	}
 	return ""
