@@ -3,11 +3,14 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weir-storage/weir/engine/segment"
@@ -171,6 +174,59 @@ func TestBlindCopyKeepsTwoCheckpoints(t *testing.T) {
 		return nil
 	})
 	o.hosts("a", "b")
+}
+
+// roomless has no room for packs while full is set.
+type roomless struct {
+	store.Store
+	full *atomic.Bool
+}
+
+func (s roomless) Put(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
+	if s.full.Load() && strings.Contains(name, "/p/") {
+		return errors.New("there is no room for packs")
+	}
+	return s.Store.Put(ctx, name, size, body)
+}
+
+// TestKeyForACopyThatLacksThePast: a copy without a key began behind what was dropped, and gets the
+// key before it has all. It begins anew with a checkpoint, and reads everything.
+func TestKeyForACopyThatLacksThePast(t *testing.T) {
+	o := newPast(t, "c", "b")
+	c, id := o.c, o.id
+	var full atomic.Bool
+	full.Store(true)
+	c.stop("b")
+	c.store = func(site string, s store.Store) store.Store {
+		if site == "b" {
+			return roomless{s, &full}
+		}
+		return s
+	}
+	c.start("b")
+	c.change(id, func(v *federation.Volume) { joins(v, "b") })
+	c.until("b begins", func() error {
+		if s, _ := c.at("b").copies.State(id); s.Copy == nil || s.Copy.Log.AbsentBytes() == 0 {
+			return fmt.Errorf("it does not lack anything: %w", s.Problem)
+		}
+		return nil
+	})
+	o.overwrite("a", 1<<20)
+	c.until("b has what is written since", func() error {
+		s, _ := c.at("b").copies.State(id)
+		if end := c.at("a").copies.Copy(id).Log.End(); s.Copy == nil || s.Copy.Log.Durable().Less(end) || s.Copy.Log.Bare() {
+			return fmt.Errorf("it has not what is before %v: %w", end, s.Problem)
+		}
+		return nil
+	})
+	c.stop("b")
+	c.blind(id)
+	c.start("b")
+	c.isBlind(id, "b", false)
+	full.Store(false)
+	o.same(c.router("b", id), volume.Root, o.model)
+	c.whole("a", id, "b")
+	o.checked("b")
 }
 
 // TestBlindCopyWithoutAStore: it can not begin behind what was dropped, and says why.

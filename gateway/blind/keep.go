@@ -11,10 +11,12 @@ import (
 	"strings"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/mending"
 	"github.com/weir-storage/weir/gateway/packsource"
 	"github.com/weir-storage/weir/store"
 )
@@ -138,26 +140,23 @@ func (k *Keeper) pack(ctx context.Context, c *copies.Copy, is packed, now *looke
 	if now.whole[name] {
 		return nil
 	}
-	err = pack.Verify(of, is.Hash, is.Length, func(p []byte, off uint64) error {
-		return k.cfg.Store.GetRange(ctx, name, int64(off), p)
-	})
-	if err == nil {
+	damage, err := mending.Pack(ctx, k.cfg.Store, of, engine.Pack{Hash: is.Hash, Len: is.Length})
+	if err != nil {
+		return err // the store is away, say
+	}
+	if damage == nil {
 		now.whole[name] = true
 		return nil
-	}
-	there := !errors.Is(err, store.ErrNotExist)
-	if there && !errors.Is(err, pack.ErrCorrupt) {
-		return err // the store is away, say
 	}
 	f, err := c.Log.FetchPack(ctx, is.Hash, is.Length)
 	if err != nil {
 		return err
 	}
-	if there { // it is whole on the pool now
-		err = k.cfg.Store.Delete(ctx, name)
-	}
-	if err == nil {
-		err = k.cfg.Store.Put(ctx, name, int64(is.Length), io.NewSectionReader(f, 0, int64(is.Length)))
+	body := io.NewSectionReader(f, 0, int64(is.Length))
+	if errors.Is(damage, store.ErrNotExist) {
+		err = k.cfg.Store.Put(ctx, name, int64(is.Length), body)
+	} else { // it is whole on the pool now
+		err = store.Replace(ctx, k.cfg.Store, name, int64(is.Length), body)
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		now.whole[name] = true

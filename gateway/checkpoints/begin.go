@@ -171,8 +171,8 @@ func (k *Keeper) anew(ctx context.Context, b Beginning, l *log.Log, from objects
 		return fmt.Errorf("nobody tells of a checkpoint after its log, which ends at %s", l.End())
 	case m.At.Less(l.Base()):
 		return fmt.Errorf("the checkpoint at %s is before %s, up to where the log was dropped", m.At, l.Base())
-	case !all && l.Base() == log.Position{}:
-		return errors.New("what lies before a checkpoint is still being fetched")
+	case len(l.Absent(m.At.Seq, 1)) > 0:
+		return fmt.Errorf("this copy lacks something after the checkpoint at %s", m.At)
 	}
 	return k.install(ctx, b, from, m, func(all []engine.Segment, gone map[uint64]uint64) error {
 		if l.End().Less(m.At) {

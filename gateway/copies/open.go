@@ -119,7 +119,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if c.Log.End().Less(logConfig.KnownApplied) {
 		return nil, errAhead // the log was in doubt, and is believed
 	}
-	if !blind && c.Engine.Applied().Less(c.Log.Base()) {
+	if at := logConfig.KnownApplied; !blind && (at.Less(c.Log.Base()) || len(c.Log.Absent(at.Seq, 1)) > 0) {
 		own, err := m.cfg.Blind.Noted(dir) // it had no key before
 		m.BeginsAnew(v.UUID, &checkpoints.Anew{Own: own}, errBehind)
 		return nil, errors.Join(errBehind, err)
