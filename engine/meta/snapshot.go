@@ -21,7 +21,7 @@ import (
 //	8  packs with blocks that are cut
 //	10 packs with blocks that are sealed anew, and not cut
 //
-// Level 9 is not used yet.
+// Level 9 is void: who knows 10 claims to know it.
 const Format = 10
 
 // The format levels from which a volume may have these.
