@@ -157,7 +157,9 @@ func TestDamagedPacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.damages(c.checked("a", id, false, false), "store Pack false")
-	c.damages(c.checked("a", id, false, true), "store Pack true")
+	if report = c.checked("a", id, false, true); report.Left() > 0 { // or what tends packs was faster
+		t.Errorf("%+v", report)
+	}
 	all("a")
 
 	// What no copy has stays as it is: most of it can be read.
@@ -165,8 +167,8 @@ func TestDamagedPacks(t *testing.T) {
 	before := o.counting("a")
 	o.damagePacks("a")
 	report = c.checked("a", id, true, true)
-	if report.Left() == 0 {
-		t.Errorf("%+v", report)
+	if n, all := o.wholePacks("a"); report.Left() == 0 && n < all { // the newest may be made again of what is not dropped yet
+		t.Errorf("%d of %d packs are whole, and the check says %+v", n, all, report)
 	}
 	for _, name := range before {
 		if _, err := c.nodes["a"].store.Stat(t.Context(), name); err != nil {
