@@ -32,19 +32,7 @@ func newPast(t *testing.T, away string, others ...string) *overwritten {
 	c.signed()
 	id := c.createAt("v", rolling("v", 1), []string{"a", away})
 	o := &overwritten{c: c, id: id, rng: rand.New(rand.NewPCG(3, 4)), calls: &client{name: "x"}}
-	r := c.router("a", id)
-	for i := range 6 {
-		p := make([]byte, 512<<10)
-		for k := range p {
-			p[k] = byte(o.rng.Uint32())
-		}
-		o.model = append(o.model, p)
-		h := file(t, r, o.calls, fmt.Sprint("file ", i))
-		o.files = append(o.files, h)
-		if _, err := r.Write(t.Context(), o.calls.next(), h, 0, p, true); err != nil {
-			t.Fatal(err)
-		}
-	}
+	o.begin("a", 6)
 	c.whole("a", id, away)
 	c.stop(away)
 	o.overwrite("a", 8<<20)

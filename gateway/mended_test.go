@@ -91,20 +91,7 @@ func TestDamagedPacks(t *testing.T) {
 	}
 	id := c.createAt("v", rolling("v", 2), []string{"a", "b"})
 	o := &overwritten{c: c, id: id, rng: rand.New(rand.NewPCG(5, 6)), calls: &client{name: "x"}}
-	for range 6 {
-		o.model = append(o.model, make([]byte, 512<<10))
-	}
-	r := c.router("a", id)
-	for i, p := range o.model {
-		for k := range p {
-			p[k] = byte(o.rng.Uint32())
-		}
-		h := file(t, r, o.calls, fmt.Sprint("file ", i))
-		o.files = append(o.files, h)
-		if _, err := r.Write(t.Context(), o.calls.next(), h, 0, p, true); err != nil {
-			t.Fatal(err)
-		}
-	}
+	o.begin("a", 6)
 	o.overwrite("a", 6<<20)
 	o.settled("a", "a", "b")
 	all := func(site string) {

@@ -77,6 +77,25 @@ func (o *overwritten) same(r *routing.Router, folder volume.Handle, model [][]by
 	}
 }
 
+// begin makes n files of 512 KiB of random bytes, through the router of a site.
+func (o *overwritten) begin(site string, n int) {
+	t := o.c.t.(*testing.T)
+	t.Helper()
+	r := o.c.router(site, o.id)
+	for i := range n {
+		p := make([]byte, 512<<10)
+		for k := range p {
+			p[k] = byte(o.rng.Uint32())
+		}
+		o.model = append(o.model, p)
+		h := file(t, r, o.calls, fmt.Sprint("file ", i))
+		o.files = append(o.files, h)
+		if _, err := r.Write(t.Context(), o.calls.next(), h, 0, p, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // packsAt returns the packs that a site's store has.
 func (o *overwritten) packsAt(site string) map[string]int64 {
 	o.c.t.Helper()
@@ -159,20 +178,7 @@ func TestPacks(t *testing.T) {
 	id := c.createAt("v", rolling("v", 2), []string{"a", "b"})
 	c.admit("d", id)
 	o := &overwritten{c: c, id: id, rng: rand.New(rand.NewPCG(3, 4)), calls: &client{name: "x"}}
-	for range 6 {
-		o.model = append(o.model, make([]byte, 512<<10))
-	}
-	r := c.router("a", id)
-	for i, p := range o.model {
-		for k := range p {
-			p[k] = byte(o.rng.Uint32())
-		}
-		h := file(t, r, o.calls, fmt.Sprint("file ", i))
-		o.files = append(o.files, h)
-		if _, err := r.Write(t.Context(), o.calls.next(), h, 0, p, true); err != nil {
-			t.Fatal(err)
-		}
-	}
+	o.begin("a", 6)
 	o.overwrite("a", 8<<20)
 	o.settled("a", "a", "b")
 	o.same(c.router("b", id), volume.Root, o.model)

@@ -91,19 +91,7 @@ func TestResealed(t *testing.T) {
 	id := c.createAt("v", rolling("v", 3), []string{"a", "b", "c"})
 	c.members(id, "a", "b", "c")
 	o := &overwritten{c: c, id: id, rng: rand.New(rand.NewPCG(6, 7)), calls: &client{name: "x"}}
-	r := c.router("a", id)
-	for i := range 6 {
-		p := make([]byte, 512<<10)
-		for k := range p {
-			p[k] = byte(o.rng.Uint32())
-		}
-		o.model = append(o.model, p)
-		h := file(t, r, o.calls, fmt.Sprint("file ", i))
-		o.files = append(o.files, h)
-		if _, err := r.Write(t.Context(), o.calls.next(), h, 0, p, true); err != nil {
-			t.Fatal(err)
-		}
-	}
+	o.begin("a", 6)
 	o.overwrite("a", 4<<20)
 	says := func(p encryption.Policy) {
 		t.Helper()

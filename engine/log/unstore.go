@@ -6,9 +6,9 @@ import "fmt"
 
 // Unstore notes durably that the site's store has no whole copy of a closed segment any more,
 // though MarkStored said so. From then on its file here is not evicted. Until done is called, once,
-// it does not wait for an upload either: the caller may delete what the store has under this name,
-// and put it again. ErrNotClosed: this log has no such segment; ErrNotUploaded: it says no such
-// thing; ErrNotLocal: its file is not here. Then nothing is changed.
+// it does not wait for an upload either: the caller may replace what the store has under this name.
+// ErrNotClosed: this log has no such segment; ErrNotUploaded: it says no such thing; ErrNotLocal:
+// its file is not here. Then nothing is changed.
 func (l *Log) Unstore(name string) (done func(), err error) {
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()

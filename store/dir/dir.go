@@ -2,7 +2,8 @@
 
 // Package dir is a store in a directory, for development and for a machine without an S3 server. An
 // object is a file of its name. It is written to ".tmp", synced, and linked into place, which never
-// replaces a file; then the folder is synced. Several processes may use one directory.
+// replaces a file; then the folder is synced. Replace, of what is damaged, renames it into place.
+// Several processes may use one directory.
 package dir
 
 import (

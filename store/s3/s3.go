@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package s3 is a store in a bucket of any S3-compatible server. An object is one conditional PUT
-// (If-None-Match: *), so that two gateways can never replace each other's: a server that ignores
-// the condition fails Check.
+// (If-None-Match: *), so that the Puts of two gateways never replace each other's: a server that
+// ignores the condition fails Check. Replace, of what is damaged, is a PUT without it, which a
+// bucket's policy may refuse.
 package s3
 
 import (
