@@ -33,6 +33,7 @@ type Log struct {
 	// size is the length of the current file, if it has zeros behind the log's end; see zeros.go.
 	size    int64
 	noZeros bool     // they cannot be written
+	left    trail    // behind the record that is written, see trail.go
 	viewer  Viewer   // nil: records are shown to nobody
 	hash    *hasher  // over the last segment; nil when that is closed
 	unnoted []uint64 // segments that were closed, and may not be in the segment table yet
@@ -51,6 +52,10 @@ type Log struct {
 
 	// steady: few bytes are synced at a time.
 	steady atomic.Bool
+	// alone: nothing was written while the last fsync ran.
+	alone atomic.Bool
+	// writes counts what was written to the current file, or cut off it. It is counted before.
+	writes atomic.Uint64
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -64,6 +69,7 @@ type Log struct {
 	// committed is what NoteCommitted told; at most durable.
 	committed Position
 	unsynced  int64
+	trail     trail   // behind end
 	cur       *handle // file of the last segment while it may grow
 	tail      tail
 	gen       uint64 // counts truncations
@@ -82,6 +88,7 @@ type Log struct {
 	identity  cachepool.ID // does not change after Open
 	recovered Recovered
 	doubt     error // guarded by mu; recovered.Doubt until Truncate
+	behind    mark  // the trail that Open found
 	noted     bool  // guarded by writer; a note of a poisoning exists
 	// Guarded by writer. Files to remove: segments after the end, and leftovers.
 	strays []cachepool.FileInfo

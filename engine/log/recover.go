@@ -36,6 +36,7 @@ func Open(cfg Config) (*Log, error) {
 	}
 	l := &Log{cfg: cfg, changed: make(chan struct{}), tail: tail{max: cfg.TailBytes}, ahead: cfg.Dir.Ahead()}
 	l.files = l.newFiles()
+	l.alone.Store(true)
 	if err := l.recover(); err != nil {
 		err = fmt.Errorf("open log in %s: %w", cfg.Dir.Path(), err)
 		if l.mark != nil {
@@ -132,8 +133,8 @@ func (l *Log) recover() error {
 		doubt("%w", l.cfg.Lost)
 	case l.mark.lost:
 		doubt("another copy knows that something is committed which this log does not have")
-	case l.end.Less(l.mark.durable):
-		doubt("the log ends at %v, but was durable up to %v", l.end, l.mark.durable)
+	case l.end.Less(segment.Later(l.mark.durable, l.behind.durable)):
+		doubt("the log ends at %v, but was durable up to %v", l.end, segment.Later(l.mark.durable, l.behind.durable))
 	case l.end.Less(l.cfg.KnownApplied):
 		doubt("the log ends at %v, but was known to reach %v", l.end, l.cfg.KnownApplied)
 	}
@@ -162,6 +163,7 @@ func (l *Log) believe() error {
 		return err
 	}
 	l.cfg.KnownApplied = segment.Earlier(l.cfg.KnownApplied, l.end)
+	l.behind = mark{committed: segment.Earlier(l.behind.committed, l.end)}
 	l.mark = &watermark{identity: l.cfg.Believe.Identity, mark: mark{committed: segment.Earlier(l.mark.committed, l.end)}}
 	l.doubt, l.hash, l.recovered.Committed = nil, nil, l.known()
 	return l.settle()
@@ -169,10 +171,7 @@ func (l *Log) believe() error {
 
 // known returns how far the log is certainly committed.
 func (l *Log) known() Position {
-	if l.mark.committed.Less(l.cfg.KnownApplied) {
-		return l.cfg.KnownApplied
-	}
-	return l.mark.committed
+	return segment.Later(segment.Later(l.mark.committed, l.behind.committed), l.cfg.KnownApplied)
 }
 
 // listFiles returns the segments' files in ascending order. Temporary files become strays.
@@ -322,10 +321,8 @@ func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.L
 	if isLast {
 		l.hash = newHasher(hash)
 		zeros := false
-		if got.Tail == segment.Torn {
-			if zeros, err = onlyZeros(h, int64(got.Valid), size); err != nil {
-				return nil, nil, fmt.Errorf("read %s: %w", l.path(seq), err)
-			}
+		if l.behind, zeros, err = readTrail(h, l.mark.identity, int64(got.Valid), size); err != nil {
+			return nil, nil, fmt.Errorf("read %s: %w", l.path(seq), err)
 		}
 		if !zeros { // else they were written ahead, and nothing was there
 			l.recovered.CutBytes = size - int64(got.Valid)
@@ -355,6 +352,12 @@ func (l *Log) settle() error {
 	if last := l.last(); last != nil && last.local {
 		// The segment may grow again, so what was noted or uploaded of it may differ from it.
 		if err := l.forgetAfter(last.header.Seq - 1); err != nil {
+			return err
+		}
+	}
+	if l.mark.durable.Less(l.behind.durable) { // what only the trail says, before it is cut off
+		m := mark{durable: l.behind.durable, committed: segment.Earlier(l.known(), l.behind.durable)}
+		if err := l.mark.begin(l.cfg.Dir, m); err != nil {
 			return err
 		}
 	}
@@ -424,6 +427,7 @@ func (l *Log) reopenLast() error {
 	if l.cur != nil {
 		l.files.release(l.cur)
 	}
-	l.cur, l.unsynced, l.size = h, 0, 0
+	l.writes.Add(1) // there is no trail any more
+	l.cur, l.unsynced, l.size, l.left, l.trail = h, 0, 0, trail{}, trail{}
 	return nil
 }

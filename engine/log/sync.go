@@ -122,23 +122,30 @@ func (l *Log) syncLocked() error {
 	}
 	target, cur, unsynced := l.end, l.cur, l.unsynced
 	clean := target == l.durable && !l.trimmed
+	left, writes := l.trail, l.writes.Load()
 	l.mu.Unlock()
 	if clean || cur == nil {
 		return nil
 	}
 	l.steady.Store(unsynced <= l.ahead/2)
-	// The watermark of the fsync before is carried by this one.
+	// The watermark of the fsync before is carried by this one: as the trail, or in its own file.
 	carried := make(chan error, 1)
-	if l.mark.dirty {
+	trailed := l.carries(left, l.mark.mark)
+	if l.mark.dirty && !trailed {
 		go func() { carried <- l.mark.sync() }()
 	} else {
 		carried <- nil
 	}
 	began := l.now()
 	err := cur.Sync()
-	if mark := <-carried; mark != nil {
+	mark := <-carried
+	if mark == nil && trailed && !l.carries(left, l.mark.mark) { // it may have been overwritten before
+		mark = l.mark.sync()
+	}
+	if mark != nil {
 		return l.fail("keep the watermark", mark)
 	}
+	l.alone.Store(writes == l.writes.Load())
 	if err != nil {
 		return l.fail("fsync "+fileName(cur.seq), err)
 	}

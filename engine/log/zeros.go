@@ -5,7 +5,7 @@ package log
 // On some file systems an fsync of a file that did not grow is faster by far: it writes the bytes,
 // and no metadata of the file system (cachepool.Dir.Ahead). So while little is written between two
 // fsyncs, the current segment's file has zeros behind its last frame, which the next records
-// overwrite. They are not part of the log. A segment that is closed has none: its file is cut, and
+// overwrite, and a copy of the watermark among them (trail.go). They are not part of the log. A segment that is closed has none: its file is cut, and
 // the fsync that closes it makes that durable.
 
 // zeroes writes zeros behind the end of the current segment, if the record that was written last
@@ -65,28 +65,11 @@ func (l *Log) cutZeros() error {
 		return nil
 	}
 	end := int64(l.last().len)
+	l.writes.Add(1) // there is no trail any more
 	if err := l.cur.Truncate(end); err != nil {
 		return l.fail("cut "+fileName(l.cur.seq), err)
 	}
 	l.cfg.Room.Release(l.size - end)
 	l.size, l.trimmed = 0, true
 	return nil
-}
-
-// onlyZeros reports whether a file has nothing but zeros in [off, size).
-func onlyZeros(h *handle, off, size int64) (bool, error) {
-	b := make([]byte, 64<<10)
-	for off < size {
-		b = b[:min(int64(len(b)), size-off)]
-		if err := readFull(h, b, off); err != nil {
-			return false, err
-		}
-		for _, c := range b {
-			if c != 0 {
-				return false, nil
-			}
-		}
-		off += int64(len(b))
-	}
-	return true, nil
 }
