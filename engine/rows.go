@@ -20,6 +20,7 @@ import (
 type rowCache struct {
 	seed   maphash.Seed
 	shards [rowShards]rowShard
+	runs   runCache
 }
 
 const (
@@ -61,7 +62,7 @@ func (r *row) size() int {
 }
 
 func newRowCache(bytes int64) *rowCache {
-	c := &rowCache{seed: maphash.MakeSeed()}
+	c := &rowCache{seed: maphash.MakeSeed(), runs: newRunCache(int(bytes / 2))}
 	for i := range c.shards {
 		c.shards[i] = rowShard{limit: int(bytes / rowShards), rows: make(map[rowKey]*list.Element), recent: list.New()}
 	}
@@ -116,6 +117,7 @@ func (r *rows) applied(records [][]segment.Op, ok bool, next func() uint64) {
 	since := r.generation.Add(1) // what was read before is not kept any more
 	for _, ops := range records {
 		for _, op := range ops {
+			r.cache.runs.changed(r.namespace.Load(), op)
 			if op.Kind == segment.DeleteRange {
 				if rangeOfKept(op.Key, op.End) {
 					r.namespace.Store(next())
