@@ -113,7 +113,7 @@ func (s *rowShard) add(r *row) {
 	if other := s.rows[r.hash]; other != nil {
 		s.remove(other)
 	}
-	s.rows[r.hash] = r
+	s.rows[r.hash], r.used = r, true // else it would go before all that was used since
 	s.link(r)
 	s.size += r.size()
 	s.shrink()
