@@ -33,8 +33,8 @@ type cacheKey struct {
 	ref       segment.BlockRef
 }
 
-// cached is a block, which those who read it now share with the cache. Its memory is used again when
-// it is neither in the cache nor read by anybody.
+// cached is a block, which those who read it now share with the cache. Its memory is used again
+// when it is neither in the cache nor read by anybody.
 type cached struct {
 	key   cacheKey
 	data  []byte // nobody changes it

@@ -12,8 +12,8 @@ type moment struct {
 }
 
 // present returns a view of over and of the store as it is, and the rows that it keeps; nil: none.
-// The caller holds mu: the applier drops
-// from the overlay what is in the store, and takes the moment away, while it holds mu.
+// The caller holds mu: the applier drops from the overlay what is in the store, and takes the
+// moment away, while it holds mu.
 func (e *Engine) present(over *meta.Overlay) (*meta.View, *rowsOf) {
 	m := &e.latest
 	if m.at == nil && !e.mixing {

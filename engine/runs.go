@@ -115,8 +115,8 @@ func (r *rowsOf) run(content, number uint64) ([]meta.Extent, bool) {
 	return b.extents, true
 }
 
-// putRun tells which extents the store has in a run, in the view. It keeps extents, and does nothing
-// if a batch was applied since the view began.
+// putRun tells which extents the store has in a run, in the view. It keeps extents, and does
+// nothing if a batch was applied since the view began.
 func (r *rowsOf) putRun(content, number uint64, extents []meta.Extent) {
 	b := &runRow{of: runsOf{r.namespace.Load(), content}, number: number, extents: extents, since: r.since}
 	c := &r.cache.runs

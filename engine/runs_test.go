@@ -5,17 +5,22 @@ package engine
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"maps"
 	mathrand "math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/volume"
 )
 
 // TestRunsAreTheFiles: small reads find what a model of the files has, while others write, truncate
-// and punch, records are applied meanwhile, and the caches have room for a few
-// runs and blocks only. Under -tags invariants memory that is used again is overwritten first.
+// and punch, records are applied meanwhile, and the caches have room for a few runs and blocks
+// only. Under -tags invariants memory that is used again is overwritten first.
 func TestRunsAreTheFiles(t *testing.T) {
 	for seed := range uint64(6) {
 		h := newHost(t, func(c *Config) { c.Cache = NewBlockCache(256 << 10) })
@@ -99,6 +104,103 @@ func runFile(t *testing.T, e *Engine, f volume.Handle, rng *mathrand.Rand) {
 		if !ok(err) {
 			return
 		}
+	}
+}
+
+// lender is the journal of a follower, whose blocks are those of its home.
+type lender struct {
+	*memJournal
+	home *memJournal
+}
+
+func (l lender) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error) {
+	return l.home.ReadBlocks(ctx, refs)
+}
+
+// TestRunsInTime: small reads find what a model has, at the home and at a follower that applies
+// later, now and in snapshots, before and after the volume is rolled back.
+func TestRunsInTime(t *testing.T) {
+	ctx := t.Context()
+	for seed := range uint64(8) {
+		rng := mathrand.New(mathrand.NewPCG(seed, 77))
+		h := newHost(t, func(c *Config) { c.Cache = NewBlockCache(256 << 10) })
+		h.Tune(Tuning{BlockSize: 4 << 10})
+		own := newMemJournal()
+		follower := openEngine(t, vfs.NewMem(), lender{own, h.journal}, func(c *Config) { c.Cache = NewBlockCache(256 << 10) })
+		own.machine = follower
+		f := newFile(t, h, volume.Root, "f")
+		ok := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		const most = 3*run + 1000
+		var model, behind []byte // at the home and at the follower
+		fed := false
+		snaps := map[string][]byte{}
+		handles := map[string]uint32{}
+		look := func(who string, e *Engine, f volume.Handle, want []byte) {
+			t.Helper()
+			off, q := rng.IntN(most), make([]byte, 1+rng.IntN(run))
+			n, _, err := e.Read(ctx, asRoot, f, uint64(off), q)
+			ok(err)
+			if want = want[min(off, len(want)):min(off+len(q), len(want))]; !bytes.Equal(q[:n], want) {
+				t.Fatalf("seed %d, %s: a read of %d bytes at %d differs", seed, who, len(q), off)
+			}
+		}
+		for i := range 500 {
+			off, n := rng.IntN(most), 1+rng.IntN(9000)
+			switch r := rng.IntN(16); {
+			case r < 4:
+				q := make([]byte, n)
+				for k := range q {
+					q[k] = byte(rng.Uint32())
+				}
+				_, err := h.Write(ctx, asRoot, f, uint64(off), q, rng.IntN(2) == 0)
+				ok(err)
+				model = append(model, make([]byte, max(0, off+n-len(model)))...)
+				copy(model[off:], q)
+			case r == 4:
+				size := uint64(off)
+				_, err := h.SetAttr(ctx, asRoot, f, volume.SetAttr{Size: &size})
+				ok(err)
+				model = append(model[:min(off, len(model))], make([]byte, max(0, off-len(model)))...)
+			case r == 5:
+				off = min(off, len(model))
+				if end := min(off+n*8, len(model)); end > off {
+					_, err := h.Punch(ctx, asRoot, f, uint64(off), uint64(end-off))
+					ok(err)
+					clear(model[off:end])
+				}
+			case r == 6 && len(snaps) < 6:
+				name := fmt.Sprint("s", i)
+				snap, err := h.TakeSnapshot(ctx, asRoot, name)
+				ok(err)
+				snaps[name], handles[name] = bytes.Clone(model), snap.Snap
+			case r == 7 && len(snaps) > 0 && rng.IntN(4) == 0:
+				name := slices.Sorted(maps.Keys(snaps))[rng.IntN(len(snaps))]
+				ok(h.Rollback(ctx, asRoot, name, fmt.Sprint("before", i)))
+				ok(h.DropSnapshot(ctx, asRoot, fmt.Sprint("before", i)))
+				model = bytes.Clone(snaps[name])
+			case r < 10:
+				entries, _ := h.journal.after(follower.lastEnd())
+				ok(follower.Ingest(entries))
+				follower.Committed(follower.lastEnd())
+				ok(follower.WaitApplied(ctx, follower.lastEnd()))
+				behind, fed = bytes.Clone(model), true
+			}
+			look("home", h.Engine, f, model)
+			if fed {
+				look("follower", follower, f, behind)
+			}
+			for name, want := range snaps {
+				if rng.IntN(4) == 0 {
+					look(name, h.Engine, at(f, handles[name]), want)
+				}
+			}
+		}
+		ok(follower.Close())
 	}
 }
 

@@ -39,8 +39,8 @@ func (e *Extent) Encode(content uint64) (key, value []byte) {
 // ExtentAt returns the content and the first byte in the file of an ExtentKey.
 func ExtentAt(key []byte) (content, off uint64) { return first(key), second(key) }
 
-// ContentsIn returns the first and the last content of which keys in [lo, hi) may be extents; false:
-// none of them is.
+// ContentsIn returns the first and the last content of which keys in [lo, hi) may be extents;
+// false: none of them is.
 func ContentsIn(lo, hi []byte) (from, to uint64, ok bool) {
 	if lo[0] > byte(Extents) || hi[0] < byte(Extents) || hi[0] == byte(Extents) && len(hi) == 1 {
 		return 0, 0, false
