@@ -52,7 +52,7 @@ type cacheShare struct {
 }
 
 // NewBlockCache returns an empty cache for up to the given number of bytes of blocks. Metadata that
-// were read last take up to an eighth of that in addition.
+// were read last take up to three sixteenths of that in addition.
 func NewBlockCache(bytes int64) *BlockCache {
 	return &BlockCache{limit: bytes, blocks: make(map[cacheKey]*list.Element), recent: list.New(), rows: newRowCache(bytes / 8)}
 }
