@@ -23,7 +23,8 @@ type BlockCache struct {
 	blocks map[cacheKey]*list.Element
 	recent *list.List // of *cached, most recent first
 
-	rows *rowCache
+	rows  *rowCache
+	under map[cacheKey]chan struct{} // what is being read; closed at the end
 }
 
 // cacheKey names a block. After a takeover cut the log, a position may name another block. So the
@@ -54,7 +55,8 @@ type cacheShare struct {
 // NewBlockCache returns an empty cache for up to the given number of bytes of blocks. Metadata that
 // were read last take up to three sixteenths of that in addition.
 func NewBlockCache(bytes int64) *BlockCache {
-	return &BlockCache{limit: bytes, blocks: make(map[cacheKey]*list.Element), recent: list.New(), rows: newRowCache(bytes / 8)}
+	return &BlockCache{limit: bytes, blocks: make(map[cacheKey]*list.Element), under: make(map[cacheKey]chan struct{}),
+		recent: list.New(), rows: newRowCache(bytes / 8)}
 }
 
 // CacheStatus is a BlockCache at one moment.
@@ -116,11 +118,16 @@ func (b *cached) recycle() {
 	}
 }
 
-// get returns a block, or nil. The caller says done when it has read it.
-func (c *BlockCache) get(namespace uint64, ref segment.BlockRef) *cached {
+// get returns a block, or nil. The caller says done so many times when it has read it.
+func (c *BlockCache) get(namespace uint64, ref segment.BlockRef, users int) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	el := c.blocks[cacheKey{namespace, ref}]
+	return c.find(cacheKey{namespace, ref}, users)
+}
+
+// find is get. The caller holds mu.
+func (c *BlockCache) find(key cacheKey, users int) *cached {
+	el := c.blocks[key]
 	if el == nil {
 		c.misses++
 		return nil
@@ -129,8 +136,36 @@ func (c *BlockCache) get(namespace uint64, ref segment.BlockRef) *cached {
 	c.recent.MoveToFront(el)
 	b := el.Value.(*cached)
 	b.share.recent.MoveToFront(b.own)
-	b.users++
+	b.users += users
 	return b
+}
+
+// begin is get for who reads the block if it is not there. It returns the block; or what to wait
+// for, while somebody else reads it; or neither: the caller reads it, puts it in, and says end. Who
+// waited finds the block with get, if it could be read and is still there.
+func (c *BlockCache) begin(namespace uint64, ref segment.BlockRef) (b *cached, wait <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := cacheKey{namespace, ref}
+	if b := c.find(key, 1); b != nil {
+		return b, nil
+	}
+	if under := c.under[key]; under != nil {
+		return nil, under
+	}
+	c.under[key] = make(chan struct{})
+	return nil, nil
+}
+
+// end tells those who wait that blocks of begin were put in, or could not be read.
+func (c *BlockCache) end(namespace uint64, refs []segment.BlockRef) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ref := range refs {
+		key := cacheKey{namespace, ref}
+		close(c.under[key])
+		delete(c.under, key)
+	}
 }
 
 // has reports whether a block is there. It does not count as use.

@@ -109,42 +109,35 @@ func (e *Engine) fill(ctx context.Context, gen uint64, extents []meta.Extent, of
 }
 
 // blocks appends the plaintext of the blocks of extents to an empty list. One call of ReadBlocks
-// reads those that are not in the cache, under the namespace gen. The caller says done for all in
-// the list, also after an error.
+// reads those that are not in the cache, under the namespace gen, and that nobody else reads at this
+// moment. The caller says done for all in the list, also after an error.
 func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent, blocks []*cached) ([]*cached, error) {
-	var missing []segment.BlockRef
-	var slots map[segment.BlockRef][]int // where in blocks those go; nil: the only one goes to the only place
-	if len(extents) > 1 {
-		slots = make(map[segment.BlockRef][]int)
-	}
+	var mine, theirs wanted
 	for i, x := range extents {
-		b := e.cache.get(gen, x.Ref)
-		blocks = append(blocks, b)
-		if b != nil {
+		if mine.again(x.Ref, i) || theirs.again(x.Ref, i) {
+			blocks = append(blocks, nil)
 			continue
 		}
-		if slots[x.Ref] == nil {
-			missing = append(missing, x.Ref)
-		}
-		if slots != nil {
-			slots[x.Ref] = append(slots[x.Ref], i)
+		b, wait := e.cache.begin(gen, x.Ref)
+		blocks = append(blocks, b)
+		switch {
+		case b != nil:
+		case wait != nil:
+			theirs.add(x.Ref, i, len(extents))
+			theirs.waits = append(theirs.waits, wait)
+		default:
+			mine.add(x.Ref, i, len(extents))
 		}
 	}
-	if len(missing) > 0 {
-		read, err := e.journal.ReadBlocks(ctx, missing)
-		if err != nil {
-			return blocks, fmt.Errorf("read %d blocks from segment %d on: %w", len(missing), missing[0].Seq, err)
-		}
-		for i, ref := range missing {
-			if slots == nil {
-				blocks[0] = e.cache.put(e.share, gen, ref, read[i], 1)
-				break
-			}
-			b := e.cache.put(e.share, gen, ref, read[i], len(slots[ref]))
-			for _, slot := range slots[ref] {
-				blocks[slot] = b
-			}
-		}
+	err := func() error {
+		defer e.cache.end(gen, mine.refs)
+		return e.readBlocks(ctx, gen, &mine, blocks)
+	}()
+	if err == nil {
+		err = e.awaitBlocks(ctx, gen, &theirs, blocks)
+	}
+	if err != nil {
+		return blocks, err
 	}
 	for i, x := range extents {
 		if _, err := pack.Slice(blocks[i].data, x.Raw, x.Skip, x.Len); err != nil {
@@ -152,6 +145,82 @@ func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent, 
 		}
 	}
 	return blocks, nil
+}
+
+// wanted is blocks, each once, with the places in a list where they go.
+type wanted struct {
+	refs  []segment.BlockRef
+	slots map[segment.BlockRef][]int // nil: the only one goes to the only place
+	waits []<-chan struct{}          // for each of refs, if somebody else reads them
+}
+
+// again notes another place of a block that is there already.
+func (w *wanted) again(ref segment.BlockRef, slot int) bool {
+	if w.slots[ref] == nil {
+		return false
+	}
+	w.slots[ref] = append(w.slots[ref], slot)
+	return true
+}
+
+// add adds a block for a place in a list of n.
+func (w *wanted) add(ref segment.BlockRef, slot, n int) {
+	w.refs = append(w.refs, ref)
+	if n > 1 && w.slots == nil {
+		w.slots = make(map[segment.BlockRef][]int)
+	}
+	if w.slots != nil {
+		w.slots[ref] = append(w.slots[ref], slot)
+	}
+}
+
+// places returns where a block goes.
+func (w *wanted) places(ref segment.BlockRef) []int {
+	if w.slots == nil {
+		return []int{0}
+	}
+	return w.slots[ref]
+}
+
+// readBlocks reads blocks, and puts them into the cache and into their places.
+func (e *Engine) readBlocks(ctx context.Context, gen uint64, w *wanted, blocks []*cached) error {
+	if len(w.refs) == 0 {
+		return nil
+	}
+	read, err := e.journal.ReadBlocks(ctx, w.refs)
+	if err != nil {
+		return fmt.Errorf("read %d blocks from segment %d on: %w", len(w.refs), w.refs[0].Seq, err)
+	}
+	for i, ref := range w.refs {
+		at := w.places(ref)
+		b := e.cache.put(e.share, gen, ref, read[i], len(at))
+		for _, slot := range at {
+			blocks[slot] = b
+		}
+	}
+	return nil
+}
+
+// awaitBlocks waits for blocks that others read. It reads those that the cache does not have then:
+// they could not be read, or there was no room for them.
+func (e *Engine) awaitBlocks(ctx context.Context, gen uint64, w *wanted, blocks []*cached) error {
+	rest := wanted{slots: w.slots}
+	for i, ref := range w.refs {
+		select {
+		case <-w.waits[i]:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		b := e.cache.get(gen, ref, len(w.places(ref)))
+		if b == nil {
+			rest.refs = append(rest.refs, ref)
+			continue
+		}
+		for _, slot := range w.places(ref) {
+			blocks[slot] = b
+		}
+	}
+	return e.readBlocks(ctx, gen, &rest, blocks)
 }
 
 // Blocks returns where the blocks of a file lie in the log, from its byte off on, up to limit of

@@ -4,10 +4,13 @@ package engine
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -18,7 +21,7 @@ func TestBlockCache(t *testing.T) {
 	for n := range uint64(3) {
 		c.put(one, a, ref(n), make([]byte, 40), 0)
 		if n == 1 {
-			c.done(c.get(a, ref(0))) // block 1 is the oldest now
+			c.done(c.get(a, ref(0), 1)) // block 1 is the oldest now
 		}
 	}
 	for n, want := range []bool{true, false, true} {
@@ -48,7 +51,7 @@ func TestShareOfBlockCache(t *testing.T) {
 	}
 	has := func() (all []uint64) {
 		for _, n := range []uint64{0, 1, 2, 3, 100} {
-			if b := c.get(ns, ref(n)); b != nil {
+			if b := c.get(ns, ref(n), 1); b != nil {
 				c.done(b)
 				all = append(all, n)
 			}
@@ -180,5 +183,78 @@ func TestSmallWrites(t *testing.T) {
 		if err != nil || !eof || uint64(n) != res.Attr.Size || !bytes.Equal(got[:n], want[:n]) {
 			t.Fatalf("after write %d: %d bytes, %t, %v", i, n, eof, err)
 		}
+	}
+}
+
+// slowBlocks is a journal whose ReadBlocks waits until it may go on.
+type slowBlocks struct {
+	journal.Journal
+	began chan int // how many blocks
+	may   chan error
+}
+
+func (j slowBlocks) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error) {
+	j.began <- len(refs)
+	if err := <-j.may; err != nil {
+		return nil, err
+	}
+	return j.Journal.ReadBlocks(ctx, refs)
+}
+
+// TestABlockIsReadOnce: who needs a block that somebody else reads waits for it. If that fails, or
+// the cache has no room for it, it reads the block itself.
+func TestABlockIsReadOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		cache int64
+		fails error
+		reads int
+	}{
+		"it comes":      {1 << 20, nil, 1},
+		"it fails":      {1 << 20, errors.New("a bad disk"), 2},
+		"there is none": {1 << 10, nil, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slow := slowBlocks{began: make(chan int, 9), may: make(chan error, 9)}
+			h := newHostOver(t, func(cfg *Config) { cfg.Cache, cfg.Tuning.ReadAhead = NewBlockCache(c.cache), 0 },
+				func(j *memJournal) journal.Journal { slow.Journal = j; return slow })
+			f := newFile(t, h, volume.Root, "f")
+			want := bytes.Repeat([]byte("block"), 1000)
+			if _, err := h.Write(t.Context(), asRoot, f, 0, want, true); err != nil {
+				t.Fatal(err)
+			}
+			h.cache.setLimit(h.share, 1) // nothing of the write is left
+			h.cache.setLimit(h.share, 0)
+			read := func() error {
+				p := make([]byte, len(want))
+				_, _, err := h.Read(t.Context(), asRoot, f, 0, p)
+				if err == nil && !bytes.Equal(p, want) {
+					t.Error("other bytes were read")
+				}
+				return err
+			}
+			first, second := make(chan error, 1), make(chan error, 1)
+			go func() { first <- read() }()
+			<-slow.began
+			go func() { second <- read() }()
+			waitFor(func() bool {
+				h.cache.mu.Lock()
+				defer h.cache.mu.Unlock()
+				return h.cache.misses >= 2
+			})
+			slow.may <- c.fails
+			if err := <-first; !errors.Is(err, c.fails) {
+				t.Fatalf("the first reader got %v", err)
+			}
+			for range c.reads - 1 {
+				<-slow.began
+				slow.may <- nil
+			}
+			if err := <-second; err != nil {
+				t.Fatal(err)
+			}
+			if n := len(slow.began); n != 0 || len(h.cache.under) != 0 {
+				t.Errorf("%d more reads than %d, %d blocks are still being read", n, c.reads, len(h.cache.under))
+			}
+		})
 	}
 }

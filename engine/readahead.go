@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/weir-storage/weir/engine/meta"
@@ -13,6 +14,7 @@ import (
 const (
 	aheadReaders = 256 // files whose readers are watched
 	aheadFetches = 4   // fetches at one time
+	aheadBlocks  = 16  // blocks that are read together: a reader waits for all of them
 )
 
 // readahead watches reads and fetches ahead of those that are in order. A goroutine exists only
@@ -92,11 +94,15 @@ func (a *readahead) note(e *Engine, t *tree, content, off, end, size uint64) {
 	gen := t.cacheGen
 	go func() {
 		defer a.wg.Done()
-		if len(extents) > 0 {
-			// The error is not lost: the reader will meet it again.
-			blocks, _ := e.blocks(a.ctx, gen, extents, nil)
-			e.cache.done(blocks...)
+		var all sync.WaitGroup
+		for some := range slices.Chunk(extents, aheadBlocks) {
+			all.Go(func() {
+				// The error is not lost: the reader will meet it again.
+				blocks, _ := e.blocks(a.ctx, gen, some, nil)
+				e.cache.done(blocks...)
+			})
 		}
+		all.Wait()
 		a.mu.Lock()
 		r.busy = false
 		a.mu.Unlock()

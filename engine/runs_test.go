@@ -231,7 +231,7 @@ func TestBlocksAreUsedAgain(t *testing.T) {
 	if first.data != nil || other.data != nil {
 		t.Error("memory that nobody reads did not come back")
 	}
-	if b := c.get(ns, ref(13)); b == nil || !bytes.Equal(b.data, block(2)) {
+	if b := c.get(ns, ref(13), 1); b == nil || !bytes.Equal(b.data, block(2)) {
 		t.Error("a block that is kept is not whole")
 	}
 }
