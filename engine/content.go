@@ -109,8 +109,8 @@ func (e *Engine) fill(ctx context.Context, gen uint64, extents []meta.Extent, of
 }
 
 // blocks appends the plaintext of the blocks of extents to an empty list. One call of ReadBlocks
-// reads those that are not in the cache, under the namespace gen, and that nobody else reads at this
-// moment. The caller says done for all in the list, also after an error.
+// reads those that are not in the cache, under the namespace gen, and that nobody else reads at
+// this moment. The caller says done for all in the list, also after an error.
 func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent, blocks []*cached) ([]*cached, error) {
 	var mine, theirs wanted
 	for i, x := range extents {

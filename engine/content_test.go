@@ -246,7 +246,11 @@ func TestABlockIsReadOnce(t *testing.T) {
 				t.Fatalf("the first reader got %v", err)
 			}
 			for range c.reads - 1 {
-				<-slow.began
+				select {
+				case <-slow.began:
+				case err := <-second:
+					t.Fatalf("the second reader got %v, and did not read", err)
+				}
 				slow.may <- nil
 			}
 			if err := <-second; err != nil {
