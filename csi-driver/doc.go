@@ -61,8 +61,9 @@
 //     which it took a snapshot is not deleted before that is.
 //  11. The snapshots of a group are GeoVolumeSnapshots that carry its ID and the list of its
 //     volumes. There is one for each volume or for none, but for a moment: a call that finds less
-//     drops that and begins anew. Each is of its volume at one moment, and those moments differ
-//     (ADR 61). A group is deleted as a whole.
+//     drops that and begins anew. Changes of the volumes are held until all are taken (ADR 71),
+//     unless the class says that their moments may differ (ADR 61). Which holds they are taken by
+//     is written once, before the first is. A group is deleted as a whole.
 //
 // # Codes
 //

@@ -3,6 +3,9 @@
 package csidriver
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,13 +13,17 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 )
 
-const groupLabel = v1alpha1.Group + "/csi-group"
+const (
+	groupLabel   = v1alpha1.Group + "/csi-group"
+	groupAttempt = v1alpha1.Group + "/csi-group-attempt"
+)
 
 // accepted is what a class says that accepts moments that differ.
 var accepted = map[string]string{"consistency": "PerVolume"}
@@ -55,10 +62,7 @@ func TestGroup(t *testing.T) {
 	a, b, other := w.create(t, "pvc-1", nil), w.create(t, "pvc-2", nil), w.create(t, "pvc-3", nil)
 	const name = "groupsnapshot-0b7c7a52-0000-4000-8000-000000000001"
 
-	// Who does not accept that the moments differ gets no group of several volumes.
-	_, err := w.group(t, name, nil, a, b)
-	wantCode(t, err, codes.FailedPrecondition, "consistency: PerVolume")
-	_, err = w.group(t, name, map[string]string{"consistency": "Group"}, a, b)
+	_, err := w.group(t, name, map[string]string{"consistency": "Group"}, a, b)
 	wantCode(t, err, codes.InvalidArgument, "consistency")
 	_, err = w.group(t, name, map[string]string{"keep": "1"}, a)
 	wantCode(t, err, codes.InvalidArgument, "keep")
@@ -138,6 +142,10 @@ func (w *world) memberOf(t *testing.T, group string, volume string, volumes []st
 	for k, v := range labels {
 		x.Labels[k] = v
 	}
+	x.Spec.Hold, x.Annotations[groupAttempt] = labels["hold"] != "", labels["attempt"]
+	if tokens := labels["tokens"]; tokens != "" {
+		x.Annotations[v1alpha1.Group+"/csi-group-tokens"] = tokens
+	}
 	if err := w.client.Create(t.Context(), x); err != nil {
 		t.Fatal(err)
 	}
@@ -178,4 +186,180 @@ func TestGroupIsAllOrNothing(t *testing.T) {
 	}
 	_, err = w.group(t, "apart", accepted, a, b)
 	wantOK(t, err)
+}
+
+// holds does what operator and home do while changes are to be held for a snapshot. It returns
+// false when it is to be taken. One of a group is slow.
+func (w *world) holds(ctx context.Context, x *v1alpha1.GeoVolumeSnapshot) bool {
+	if !x.Spec.Hold {
+		return false
+	}
+	w.held.Lock()
+	defer w.held.Unlock()
+	if w.held.never {
+		return true
+	}
+	if x.Spec.Take == "" {
+		if x.Status.Hold != "" {
+			return true
+		}
+		if !strings.HasPrefix(x.Annotations[v1alpha1.Group+"/csi-group-volumes"], x.Labels[v1alpha1.VolumeLabel]) {
+			time.Sleep(30 * time.Millisecond)
+			var all v1alpha1.GeoVolumeSnapshotList
+			_ = w.client.List(ctx, &all, client.MatchingLabels{groupLabel: x.Labels[groupLabel]})
+			for i := range all.Items {
+				w.held.early = w.held.early || all.Items[i].Spec.Take != ""
+			}
+		}
+		w.held.last++
+		x.Status.Hold, x.Status.Volume = cmp.Or(x.Labels["token"], fmt.Sprint("token-", w.held.last)), x.Labels[v1alpha1.VolumeLabel]
+		return true
+	}
+	if w.held.missed > 0 {
+		w.held.missed--
+		w.held.gone = x.Status.Hold
+	}
+	if x.Spec.Take == x.Status.Hold && x.Status.Hold != w.held.gone {
+		return false
+	}
+	meta.SetStatusCondition(&x.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonMissed, Message: "no", ObservedGeneration: x.Generation})
+	return true
+}
+
+// TestGroupIsOfOneMoment: without consistency: PerVolume nothing is taken before the changes of all
+// volumes are held. If one was not held any more, none stays, and the next call takes them anew.
+func TestGroupIsOfOneMoment(t *testing.T) {
+	w := newWorld(t)
+	w.operate(t)
+	a, b := w.create(t, "pvc-1", nil), w.create(t, "pvc-2", nil)
+	g, err := w.group(t, "one moment", nil, a, b)
+	wantOK(t, err)
+	again, err := w.group(t, "one moment", nil, b, a)
+	wantOK(t, err)
+	if !slices.Equal(idsOf(g), idsOf(again)) || len(idsOf(g)) != 2 {
+		t.Errorf("it is %+v, and again %+v", g, again)
+	}
+	_, err = w.group(t, "one moment", accepted, a, b)
+	wantCode(t, err, codes.AlreadyExists, "consistency")
+
+	w.held.Lock()
+	w.held.missed = 1
+	w.held.Unlock()
+	_, err = w.group(t, "missed", nil, a, b)
+	wantCode(t, err, codes.Aborted, v1alpha1.ReasonMissed)
+	if n := len(w.ofGroup(t)); n != 2 {
+		t.Errorf("%d objects are left, want those of the other group", n)
+	}
+	_, err = w.group(t, "missed", nil, a, b)
+	wantOK(t, err)
+
+	// No clock keeps such a group from being one.
+	w.memberOf(t, "far apart", a, []string{a, b}, map[string]string{"hold": "yes",
+		"taken": time.Now().Add(-time.Hour).Format("20060102T150405Z")})
+	w.memberOf(t, "far apart", b, []string{a, b}, map[string]string{"hold": "yes"})
+	_, err = w.group(t, "far apart", nil, a, b)
+	wantOK(t, err)
+
+	w.held.Lock()
+	early := w.held.early
+	w.held.Unlock()
+	if early {
+		t.Error("a snapshot was taken before the changes of all volumes were held")
+	}
+}
+
+// TestGroupOfTwoCalls: objects that two calls made are no group, since one of them may have been
+// taken for an earlier attempt.
+func TestGroupOfTwoCalls(t *testing.T) {
+	w := newWorld(t)
+	w.operate(t)
+	a, b := w.create(t, "pvc-1", nil), w.create(t, "pvc-2", nil)
+	w.memberOf(t, "two calls", a, []string{a, b}, map[string]string{"attempt": "1"})
+	w.memberOf(t, "two calls", b, []string{a, b}, map[string]string{"attempt": "2"})
+	_, err := w.group(t, "two calls", accepted, a, b)
+	wantOK(t, err)
+	attempts := map[string]bool{}
+	for _, x := range w.ofGroup(t) {
+		if strings.HasPrefix(x.Name, "left-") {
+			t.Errorf("%s is in the group", x.Name)
+		}
+		attempts[x.Annotations[groupAttempt]] = true
+	}
+	if len(attempts) != 1 {
+		t.Errorf("the group is of the attempts %v", attempts)
+	}
+}
+
+// TestGroupsOfOneVolume: while a group waits for changes to be held, another one that has one of
+// its volumes is told to come again; it would hold what the first waits for.
+func TestGroupsOfOneVolume(t *testing.T) {
+	w := newWorld(t)
+	w.operate(t)
+	ids := []string{w.create(t, "pvc-1", nil), w.create(t, "pvc-2", nil), w.create(t, "pvc-3", nil)}
+	driver := w.controller(t)
+	group := func(ctx context.Context, name string, volumes ...string) error {
+		_, err := driver.CreateVolumeGroupSnapshot(ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: name, SourceVolumeIds: volumes})
+		return err
+	}
+	never := func(is bool) {
+		w.held.Lock()
+		defer w.held.Unlock()
+		w.held.never = is
+	}
+	never(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() { first <- group(ctx, "first", ids[:2]...) }()
+	for len(w.ofGroup(t)) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	wantCode(t, group(t.Context(), "second", ids[1:]...), codes.Aborted, "another group")
+	wantCode(t, group(t.Context(), "first", ids[:2]...), codes.Aborted, "under way")
+	if n := len(w.ofGroup(t)); n != 2 {
+		t.Errorf("there are %d objects", n)
+	}
+	cancel()
+	if err := <-first; err == nil {
+		t.Error("the first group is there, and nobody held anything")
+	}
+	never(false)
+	wantOK(t, group(t.Context(), "second", ids[1:]...))
+}
+
+// TestGroupGoesOn: the call that settled by which holds a group is taken may die. The next one
+// takes it by these, and by no others: a part may be taken already.
+func TestGroupGoesOn(t *testing.T) {
+	w := newWorld(t)
+	w.operate(t)
+	ids := []string{w.create(t, "pvc-1", nil), w.create(t, "pvc-2", nil)}
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(idOf(a), idOf(b)) })
+	left := func(name, second string) {
+		w.memberOf(t, name, ids[0], ids, map[string]string{"hold": "yes", "tokens": "one,two", "token": "one"})
+		w.memberOf(t, name, ids[1], ids, map[string]string{"hold": "yes", "token": second})
+		for slices.ContainsFunc(w.ofGroup(t), func(x v1alpha1.GeoVolumeSnapshot) bool { return x.Status.Hold == "" }) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	left("goes on", "two")
+	_, err := w.group(t, "goes on", nil, ids...)
+	wantOK(t, err)
+	for _, x := range w.ofGroup(t) {
+		if !strings.HasPrefix(x.Name, "left-") || x.Spec.Take != x.Labels["token"] {
+			t.Errorf("the group has %s, which was taken by %q", x.Name, x.Spec.Take)
+		}
+		if err := w.client.Delete(t.Context(), &x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(w.ofGroup(t)) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	// A home that moved meanwhile holds changes anew.
+	left("is over", "three")
+	_, err = w.group(t, "is over", nil, ids...)
+	wantCode(t, err, codes.Aborted, v1alpha1.ReasonMissed)
+	if n := len(w.ofGroup(t)); n != 0 {
+		t.Errorf("%d objects are left", n)
+	}
 }

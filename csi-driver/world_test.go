@@ -42,6 +42,15 @@ type world struct {
 	client      client.WithWatch
 	attachments *attachments
 	gateway     *gateway
+	// held is what the homes know of changes that are held.
+	held struct {
+		sync.Mutex
+		never  bool   // nobody holds anything
+		last   int    // tokens that were given
+		early  bool   // a snapshot was to be taken before changes of all its group were held
+		missed int    // so many are not held any more when they are to be taken
+		gone   string // the token of the last of these
+	}
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -123,6 +132,10 @@ func (w *world) snap(ctx context.Context, key client.ObjectKey) {
 		return
 	}
 	if controllerutil.AddFinalizer(x, v1alpha1.Finalizer) && w.client.Update(ctx, x) != nil || x.Status.Time != nil {
+		return
+	}
+	if w.holds(ctx, x) {
+		_ = w.client.Status().Update(ctx, x)
 		return
 	}
 	if x.Labels["refused"] != "" {

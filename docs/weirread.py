@@ -17,7 +17,7 @@ try:
 except ImportError as missing:
     sys.exit(f"weirread: {missing}: install python3-cryptography and python3-zstandard")
 
-MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 10
+MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 11
 PACK_HEAD = 48
 
 

@@ -374,7 +374,7 @@ func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T]
 	if err := e.journal.Ready(ctx); err != nil {
 		return x, err
 	}
-	if err := e.lock(ctx); err != nil {
+	if err := e.enterTurn(ctx); err != nil {
 		return x, err
 	}
 	defer e.unlock()

@@ -54,4 +54,5 @@
 // Engine.turn is held through the critical section of a change, and by whatever begins or ends a
 // role. Engine.mu guards the lists and maps in memory and is held only for moments. It may be taken
 // while turn is held, never the reverse. A part of the rows is locked while mu is held, or without.
+// So is Engine.holding, the gate behind which changes wait without turn.
 package engine

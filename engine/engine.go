@@ -98,6 +98,7 @@ type Engine struct {
 	spaced  atomic.Uint64 // see SpaceChanges
 	// See SpaceTables.
 	spaceTables atomic.Uint64
+	holding     holding
 	// For Show: the properties of the record that appendRecord is adding. Guarded by turn.
 	appending struct{ unstable, shown, under bool }
 	// How many numbers were used in the epoch numbered. Guarded by turn.
@@ -254,6 +255,7 @@ func (e *Engine) Flush() error { return e.store.Flush() }
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
+	e.holding.open(e.cfg.Clock.Now(), "")
 	for e.applying || e.persisting {
 		ch := e.moved
 		e.mu.Unlock()

@@ -397,6 +397,7 @@ func (e *Engine) Unlead() {
 }
 
 func (e *Engine) follow() {
+	e.holding.open(e.cfg.Clock.Now(), "")
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.leading = false

@@ -29,9 +29,17 @@ const maxSnapshots = 4096
 // TakeSnapshot implements volume.Snapshotter. Its record has the same size however large the volume
 // is.
 func (e *Engine) TakeSnapshot(ctx context.Context, r volume.Request, name string) (volume.Snapshot, error) {
+	return e.takeSnapshot(ctx, r, name, func() error { return nil })
+}
+
+// takeSnapshot takes a snapshot, unless may returns an error in the turn in which it is taken.
+func (e *Engine) takeSnapshot(ctx context.Context, r volume.Request, name string, may func() error) (volume.Snapshot, error) {
 	p := place{op: "take snapshot", ino: volume.Root.Ino, name: name}
 	return change(ctx, e, r, p, snapshotResult, false, func(t *tx) (volume.Snapshot, error) {
 		var none volume.Snapshot
+		if err := may(); err != nil {
+			return none, err
+		}
 		if err := t.newName(name); err != nil {
 			return none, err
 		}

@@ -23,6 +23,7 @@ const (
 	NoHome              // until a home is asked again, because none answered
 	Fresh               // until the copy here has what the home has
 	Turn                // for its turn among the changes of the volume, and until these are applied
+	Held                // because changes of the volume are held for a snapshot
 	Room                // for room in the pool
 	Lag                 // because another copy trails too far, or too much is not committed
 	Disk                // until it is on the disk of the home
@@ -31,7 +32,7 @@ const (
 	parts
 )
 
-var names = [parts]string{"home", "no_home", "fresh", "turn", "room", "lag", "disk", "members", "fetch"}
+var names = [parts]string{"home", "no_home", "fresh", "turn", "held", "room", "lag", "disk", "members", "fetch"}
 
 func (p Part) String() string { return names[p] }
 

@@ -150,6 +150,12 @@ const (
 	// PlacementQuota with True: all of it is used, with per: Namespace by a namespace at least. Of
 	// a GeoVolumeSnapshot: as many are asked for as there can be.
 	ReasonExhausted = "Exhausted"
+	// ReasonMissed, of a GeoVolumeSnapshot with hold: changes are not held any more, and it will
+	// not be taken.
+	ReasonMissed = "Missed"
+	// ReasonOldGateway, of a GeoVolumeSnapshot with hold: a gateway of the federation is of a
+	// release that cannot hold changes; the message names it.
+	ReasonOldGateway = "OldGateway"
 	// ReasonClosed, of a StorageOffer with True: nobody may ask any more.
 	ReasonClosed = "Closed"
 	// ReasonNotForUs, of a StorageOffer with True: this cluster's organization may not ask for it.

@@ -74,6 +74,8 @@ var effects = map[string][2]string{
 	"GeoVolumeSnapshot.source.kind":    {"of which volume it is", "controllers TestSnapshotSources"},
 	"GeoVolumeSnapshot.source.name":    {"of which volume it is", "controllers TestSnapshotSources"},
 	"GeoVolumeSnapshot.snapshotName":   {"its name in the volume", "controllers TestSnapshotSources"},
+	"GeoVolumeSnapshot.hold":           {"changes are held before it is taken", "csi-driver TestGroupIsOfOneMoment"},
+	"GeoVolumeSnapshot.take":           {"it is taken", "csi-driver TestGroupIsOfOneMoment"},
 	"GeoVolumeSnapshot.deletionPolicy": {"whether it is dropped", "controllers TestSnapshotIsRetained"},
 	"GeoVolumeSnapshot.rollback":       {"the volume is rolled back", "controllers TestSnapshotRollsBack"},
 

@@ -111,6 +111,9 @@ type SnapshotSource struct {
 // GeoVolumeSnapshotSpec asks for a snapshot.
 // +kubebuilder:validation:XValidation:rule="!has(self.rollback) || self.rollback.startsWith(self.source.name + '/')",message="rollback has to begin with the name of the source and a slash: this undoes all that changed in the volume since"
 // +kubebuilder:validation:XValidation:rule="has(self.snapshotName) == has(oldSelf.snapshotName)",message="a snapshot keeps its name: make another GeoVolumeSnapshot"
+// +kubebuilder:validation:XValidation:rule="has(self.hold) == has(oldSelf.hold)",message="whether changes are held is settled when the object is made: make another GeoVolumeSnapshot"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.take) || has(self.take)",message="take can not be taken back: make another GeoVolumeSnapshot"
+// +kubebuilder:validation:XValidation:rule="!has(self.take) || (has(self.hold) && self.hold)",message="take is of a snapshot with hold only"
 type GeoVolumeSnapshotSpec struct {
 	// Of which volume. This cluster has to be its owner. Immutable.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a snapshot is of one volume: make another GeoVolumeSnapshot"
@@ -120,6 +123,20 @@ type GeoVolumeSnapshotSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a snapshot keeps its name: make another GeoVolumeSnapshot"
 	SnapshotName SnapshotName `json:"snapshotName,omitempty"`
+	// Has changes of the volume held before the snapshot is taken, for at most 8 s: status.hold
+	// then has a token. That is for snapshots of several volumes that are to be of one moment, as
+	// the CSI driver takes them. The snapshot's name in the volume ends in the object's UID.
+	// Default false. Immutable.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="whether changes are held is settled when the object is made: make another GeoVolumeSnapshot"
+	Hold bool `json:"hold,omitempty"`
+	// With hold: the token of status.hold, which has the snapshot taken. If changes are not held by
+	// it any more, the snapshot is never taken. Written once, when all volumes have a token. Live.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]*$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="take can not be taken back: make another GeoVolumeSnapshot"
+	Take string `json:"take,omitempty"`
 	// What becomes of the snapshot when this object is deleted: Delete has it dropped, with Retain
 	// it stays in the volume. Live: what it says at that time counts.
 	// +optional
@@ -160,6 +177,9 @@ type GeoVolumeSnapshotStatus struct {
 	// The snapshot's name in the volume.
 	// +optional
 	Snapshot string `json:"snapshot,omitempty"`
+	// With spec.hold: the token by which the volume's home holds changes, as it last said.
+	// +optional
+	Hold string `json:"hold,omitempty"`
 	// When it was taken.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
@@ -195,6 +215,7 @@ type GeoVolumeSnapshotStatus struct {
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.status.volume`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="has(self.spec.snapshotName) || size(self.metadata.name) <= 128",message="the object's name is longer than 128 letters: give the snapshot a shorter one in spec.snapshotName"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.hold) || !self.spec.hold || size(has(self.spec.snapshotName) ? self.spec.snapshotName : self.metadata.name) <= 91",message="with hold the snapshot's name gets a dash and the UID, and may have 91 letters before that"
 // +kubebuilder:validation:XValidation:rule="!(has(self.spec.snapshotName) ? self.spec.snapshotName : self.metadata.name).matches('^((quarterhourly|hourly|daily|weekly|monthly)-[0-9]|before-rollback-)')",message="names like this are those of scheduled snapshots and of rollbacks: put a word before it"
 type GeoVolumeSnapshot struct {
 	metav1.TypeMeta   `json:",inline"`

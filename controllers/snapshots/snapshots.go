@@ -84,7 +84,18 @@ type snapshot struct {
 }
 
 // name is the snapshot's in its volume.
-func (s *snapshot) name() string { return cmp.Or(string(s.Spec.SnapshotName), s.Name) }
+func (s *snapshot) name() string {
+	name := cmp.Or(string(s.Spec.SnapshotName), s.Name)
+	if s.Spec.Hold {
+		return snapshots.HeldName(name, s.uid())
+	}
+	return name
+}
+
+// wished is what the record is to ask for.
+func (s *snapshot) wished() snapshots.Wish {
+	return snapshots.Wish{Name: s.name(), UID: s.uid(), Hold: s.Spec.Hold, Take: s.Spec.Take}
+}
 
 // uid says who asks.
 func (s *snapshot) uid() string { return string(s.UID) }
@@ -180,8 +191,11 @@ func (r *Controller) wish(ctx context.Context, s *snapshot, seen *view.Volume) e
 	there = there && !x.Time.IsZero()
 	taken := s.Status.Time != nil
 	switch {
-	case asked && w.UID == s.uid() && !w.Drop:
+	case asked && w.UID == s.uid() && !w.Drop && w.Take == s.Spec.Take:
 		return nil
+	case asked && w.UID == s.uid() && !w.Drop:
+		v.Snapshots = snapshots.Put(v.Snapshots, s.wished(), told)
+		return r.update(ctx, seen.Revision, v)
 	case asked && w.UID == s.uid():
 		return s.dropped()
 	case asked && w.Drop:
@@ -198,13 +212,32 @@ func (r *Controller) wish(ctx context.Context, s *snapshot, seen *view.Volume) e
 		return outcome.Stopped(v1alpha1.ReasonConflict, fmt.Sprintf("the volume has a snapshot %s already, for which this object did not "+
 			"ask: choose another name, or drop it with `weir volume snapshot drop`", name))
 	}
-	next := snapshots.Put(v.Snapshots, snapshots.Wish{Name: name, UID: s.uid()}, told)
+	if err := r.mayHold(s); err != nil {
+		return err
+	}
+	next := snapshots.Put(v.Snapshots, s.wished(), told)
 	if len(next) > snapshots.MaxWishes {
 		return outcome.Stopped(v1alpha1.ReasonExhausted, fmt.Sprintf("%d snapshots of this volume are asked for, which is the most: "+
 			"delete GeoVolumeSnapshots that nobody needs", snapshots.MaxWishes))
 	}
 	v.Snapshots = next
 	return r.update(ctx, seen.Revision, v)
+}
+
+// mayHold returns why no record may ask that changes are held: a gateway that cannot read it.
+func (r *Controller) mayHold(s *snapshot) error {
+	if !s.Spec.Hold {
+		return nil
+	}
+	for _, site := range r.Mirror.Sites() {
+		for _, g := range site.Gateways {
+			if g.Format < snapshots.HoldLevel {
+				return outcome.Stopped(v1alpha1.ReasonOldGateway, fmt.Sprintf("gateway %s of site %s can not hold changes, nor read a "+
+					"record that asks for it: upgrade it", g.Name, site.Name))
+			}
+		}
+	}
+	return nil
 }
 
 // dropped is shown of a snapshot that somebody has dropped otherwise. It is not taken again.
@@ -249,6 +282,13 @@ func (s *snapshot) shown(o *federation.Observed) error {
 			"for this object: delete it", s.name(), x.Time.UTC().Format(time.RFC3339)))
 	case s.Status.Time != nil:
 		return nil // another home has not told of it yet
+	case ok && x.UID == s.uid() && x.State == snapshots.StateHeld:
+		s.Status.Hold = x.Token
+		return outcome.Waiting(v1alpha1.ReasonCreating, "the volume's home holds changes, until spec.take has the token of status.hold",
+			outcome.Later)
+	case ok && x.UID == s.uid() && x.State == snapshots.StateMissed:
+		return outcome.Stopped(v1alpha1.ReasonMissed, "the volume's home does not hold changes any more, and has not taken the snapshot: "+
+			"delete it, and make another one")
 	case ok && x.Message != "":
 		return outcome.Waiting(v1alpha1.ReasonCreating, "the volume's home tries again: "+x.Message, outcome.Later)
 	}

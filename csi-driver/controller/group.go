@@ -5,6 +5,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,17 +28,21 @@ const (
 	// groupVolumes is an annotation on them: the UUIDs of the volumes of the whole group, in
 	// order, with commas between.
 	groupVolumes = v1alpha1.Group + "/csi-group-volumes"
+	// groupAttempt is an annotation on them: a random number of the call that made them all. What
+	// two calls made is no group, since one of them may be of an earlier moment.
+	groupAttempt = v1alpha1.Group + "/csi-group-attempt"
 )
 
-// The parameter of a VolumeGroupSnapshotClass without which only groups of one volume are taken
-// (ADR 61), and its only value.
+// The parameter of a VolumeGroupSnapshotClass without which changes of the volumes of a group are
+// held until all snapshots are taken (ADR 71), and its only value.
 const (
 	consistencyParameter = "consistency"
 	perVolume            = "PerVolume"
 )
 
 // groupSpread is how far the snapshots of a group may lie apart, by the clocks of the volumes'
-// homes. A group in which they lie further apart is dropped, and taken again by the next call.
+// homes, if changes were not held for it. A group in which they lie further apart is dropped, and
+// taken again by the next call.
 const groupSpread = 30 * time.Second
 
 // groupForm is the form of the names that the snapshotter sidecar gives to groups. The snapshots of
@@ -61,7 +66,7 @@ func (s *service) GroupControllerGetCapabilities(
 func (s *service) CreateVolumeGroupSnapshot(
 	ctx context.Context, q *csi.CreateVolumeGroupSnapshotRequest,
 ) (*csi.CreateVolumeGroupSnapshotResponse, error) {
-	volumes, err := s.ofGroup(q)
+	volumes, held, err := s.ofGroup(q)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +80,17 @@ func (s *service) CreateVolumeGroupSnapshot(
 			return nil, status.Errorf(codes.AlreadyExists, "group %s is there, and is of the volumes %s, not of %s: use another name",
 				q.GetName(), is, whole)
 		}
+		if members[i].Spec.Hold != held {
+			return nil, status.Errorf(codes.AlreadyExists, "group %s is there, and its class said something else of its consistency: use "+
+				"another name", q.GetName())
+		}
+	}
+	if held {
+		done, err := s.alone(volumes)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 	}
 	wait, cancel := context.WithTimeout(ctx, s.cfg.WaitLimit)
 	defer cancel()
@@ -85,14 +101,21 @@ func (s *service) CreateVolumeGroupSnapshot(
 		members = nil
 	}
 	if len(members) == 0 {
-		if members, err = s.createMembers(wait, q, id, volumes); err != nil {
+		if members, err = s.createMembers(wait, q, id, volumes, held); err != nil {
 			return nil, s.undo(ctx, id, err)
+		}
+	}
+	if held {
+		if err := s.takeHeld(wait, members); err != nil && (isFinal(err) || missed(err)) {
+			return nil, s.undo(ctx, id, err)
+		} else if err != nil {
+			return nil, err
 		}
 	}
 	var taken []*csi.Snapshot
 	for i := range members {
 		r, err := s.taken(wait, &members[i])
-		if err != nil && isFinal(err) {
+		if err != nil && (isFinal(err) || missed(err)) {
 			return nil, s.undo(ctx, id, err)
 		}
 		if err != nil {
@@ -101,7 +124,7 @@ func (s *service) CreateVolumeGroupSnapshot(
 		taken = append(taken, r.GetSnapshot())
 	}
 	g := groupOf(id, taken)
-	if first, last := span(taken); last.Sub(first) > groupSpread {
+	if first, last := span(taken); !held && last.Sub(first) > groupSpread {
 		return nil, s.undo(ctx, id, status.Errorf(codes.Aborted, "the snapshots of group %s are of %v to %v, and may lie %v apart at "+
 			"most: they are taken again; if that is so each time, gateways' clocks differ, or a home is away for long", q.GetName(),
 			first.UTC(), last.UTC(), groupSpread))
@@ -109,13 +132,14 @@ func (s *service) CreateVolumeGroupSnapshot(
 	return &csi.CreateVolumeGroupSnapshotResponse{GroupSnapshot: g}, nil
 }
 
-// ofGroup checks a request, and returns the UUIDs of its volumes in order.
-func (s *service) ofGroup(q *csi.CreateVolumeGroupSnapshotRequest) ([]string, error) {
+// ofGroup checks a request, and returns the UUIDs of its volumes in order, and whether changes are
+// held, so that their snapshots are of one moment.
+func (s *service) ofGroup(q *csi.CreateVolumeGroupSnapshotRequest) (volumes []string, held bool, err error) {
 	switch {
 	case q.GetName() == "":
-		return nil, rpc.Missing("name")
+		return nil, false, rpc.Missing("name")
 	case len(q.GetSourceVolumeIds()) == 0:
-		return nil, rpc.Missing("source_volume_ids")
+		return nil, false, rpc.Missing("source_volume_ids")
 	}
 	consistency := ""
 	for name, value := range q.GetParameters() {
@@ -123,29 +147,24 @@ func (s *service) ofGroup(q *csi.CreateVolumeGroupSnapshotRequest) ([]string, er
 		case name == consistencyParameter && value == perVolume:
 			consistency = value
 		case name == consistencyParameter:
-			return nil, rpc.Invalid("parameter "+name, value, "write "+perVolume)
+			return nil, false, rpc.Invalid("parameter "+name, value, "write "+perVolume)
 		case !strings.HasPrefix(name, "csi.storage.k8s.io/"):
-			return nil, rpc.Invalid("parameter "+name, value, "there is no such parameter of a VolumeGroupSnapshotClass: write "+
+			return nil, false, rpc.Invalid("parameter "+name, value, "there is no such parameter of a VolumeGroupSnapshotClass: write "+
 				consistencyParameter+": "+perVolume+", or nothing")
 		}
 	}
-	var volumes []string
 	for _, handle := range q.GetSourceVolumeIds() {
 		id, err := rpc.VolumeID(handle, s.cfg.Federation)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		volumes = append(volumes, id)
 	}
 	slices.Sort(volumes)
 	if n := len(slices.Compact(slices.Clone(volumes))); n < len(volumes) {
-		return nil, rpc.Invalid("source_volume_ids", q.GetSourceVolumeIds(), "each volume can be in it once")
-	} else if n > 1 && consistency == "" {
-		return nil, status.Errorf(codes.FailedPrecondition, "writes to the %d volumes are not held while their snapshots are taken one "+
-			"by one, so these are not of one moment; if that will do, write the parameter %s: %s into the VolumeGroupSnapshotClass", n,
-			consistencyParameter, perVolume)
+		return nil, false, rpc.Invalid("source_volume_ids", q.GetSourceVolumeIds(), "each volume can be in it once")
 	}
-	return volumes, nil
+	return volumes, len(volumes) > 1 && consistency == "", nil
 }
 
 // members lists the GeoVolumeSnapshots of a group, in the order of their volumes.
@@ -160,25 +179,28 @@ func (s *service) members(ctx context.Context, id string) ([]v1alpha1.GeoVolumeS
 	return all.Items, nil
 }
 
-// complete reports whether members are of all volumes, and none is being deleted.
+// complete reports whether members are of all volumes, were made by one call, and none is being
+// deleted.
 func complete(members []v1alpha1.GeoVolumeSnapshot, volumes []string) bool {
 	return len(members) == len(volumes) && !slices.ContainsFunc(members, func(x v1alpha1.GeoVolumeSnapshot) bool {
-		return x.DeletionTimestamp != nil || !slices.Contains(volumes, x.Labels[v1alpha1.VolumeLabel])
+		return x.DeletionTimestamp != nil || !slices.Contains(volumes, x.Labels[v1alpha1.VolumeLabel]) ||
+			x.Annotations[groupAttempt] != members[0].Annotations[groupAttempt]
 	})
 }
 
 // createMembers makes an object for each volume, once all of them may have a snapshot.
 func (s *service) createMembers(ctx context.Context, q *csi.CreateVolumeGroupSnapshotRequest, id string,
-	volumes []string) ([]v1alpha1.GeoVolumeSnapshot, error) {
+	volumes []string, held bool) ([]v1alpha1.GeoVolumeSnapshot, error) {
 	var members []v1alpha1.GeoVolumeSnapshot
+	attempt := rand.Text()
 	for _, v := range volumes {
 		name := "group-" + volumeUUID(s.cluster, "group "+q.GetName()+" "+v)
 		x, err := s.wantedSnapshot(ctx, v1alpha1.VolumeHandle(s.cfg.Federation, v), name, volumeUUID(s.cluster, name))
 		if err != nil {
 			return nil, err
 		}
-		x.Labels[groupLabel] = id
-		x.Annotations = map[string]string{groupVolumes: strings.Join(volumes, ",")}
+		x.Labels[groupLabel], x.Spec.Hold = id, held
+		x.Annotations = map[string]string{groupVolumes: strings.Join(volumes, ","), groupAttempt: attempt}
 		if groupForm.MatchString(q.GetName()) {
 			x.Spec.SnapshotName = v1alpha1.SnapshotName(q.GetName())
 		}

@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -47,12 +48,13 @@ type Config struct {
 }
 
 // service does what the calls ask for, without a lock: of calls on one volume, Server lets in one
-// at a time. It keeps no state.
+// at a time. It keeps no state that matters for longer than a call.
 type service struct {
 	csi.UnimplementedControllerServer
 	csi.UnimplementedGroupControllerServer
 	cfg     Config
 	cluster uuid.UUID
+	groups  *sync.Map // the volumes of which alone has let in a call
 }
 
 func newService(cfg Config) (service, error) {
@@ -73,7 +75,7 @@ func newService(cfg Config) (service, error) {
 	if cfg.WaitLimit == 0 {
 		cfg.WaitLimit = 40 * time.Second
 	}
-	return service{cfg: cfg, cluster: id}, nil
+	return service{cfg: cfg, cluster: id, groups: new(sync.Map)}, nil
 }
 
 var capabilities = []csi.ControllerServiceCapability_RPC_Type{

@@ -106,11 +106,13 @@ func (s *service) wantedSnapshot(ctx context.Context, handle, name, label string
 // lastingly maps the reasons of a GeoVolumeSnapshot's Ready that do not pass by themselves to
 // codes.
 var lastingly = map[string]codes.Code{
-	v1alpha1.ReasonNotFound:  codes.FailedPrecondition,
-	v1alpha1.ReasonNotOwner:  codes.FailedPrecondition,
-	v1alpha1.ReasonDeleted:   codes.FailedPrecondition,
-	v1alpha1.ReasonConflict:  codes.AlreadyExists,
-	v1alpha1.ReasonExhausted: codes.ResourceExhausted,
+	v1alpha1.ReasonNotFound:   codes.FailedPrecondition,
+	v1alpha1.ReasonNotOwner:   codes.FailedPrecondition,
+	v1alpha1.ReasonDeleted:    codes.FailedPrecondition,
+	v1alpha1.ReasonConflict:   codes.AlreadyExists,
+	v1alpha1.ReasonExhausted:  codes.ResourceExhausted,
+	v1alpha1.ReasonOldGateway: codes.FailedPrecondition,
+	v1alpha1.ReasonMissed:     codes.Aborted,
 }
 
 // taken waits until a snapshot is taken.
@@ -124,18 +126,23 @@ func (s *service) taken(ctx context.Context, x *v1alpha1.GeoVolumeSnapshot) (*cs
 			out = s.snapshot(now)
 			return true, nil
 		}
-		r := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionReady)
-		if r != nil && r.ObservedGeneration == now.Generation {
-			if code, ok := lastingly[r.Reason]; ok {
-				return false, status.Errorf(code, "snapshot %s: %s: %s", snapshotID(x), r.Reason, r.Message)
-			}
-		}
-		return false, nil
+		return false, refused(now)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &csi.CreateSnapshotResponse{Snapshot: out}, nil
+}
+
+// refused returns why a snapshot will not be taken.
+func refused(x *v1alpha1.GeoVolumeSnapshot) error {
+	r := meta.FindStatusCondition(x.Status.Conditions, v1alpha1.ConditionReady)
+	if r != nil && r.ObservedGeneration == x.Generation {
+		if code, ok := lastingly[r.Reason]; ok {
+			return status.Errorf(code, "snapshot %s: %s: %s", snapshotID(x), r.Reason, r.Message)
+		}
+	}
+	return nil
 }
 
 // snapshot describes a snapshot that was taken.

@@ -20,9 +20,10 @@ import (
 //	7  the end of the log is in stores in pieces: it says nothing of metadata
 //	8  packs with blocks that are cut
 //	10 packs with blocks that are sealed anew, and not cut
+//	11 changes are held for a group's snapshots: it says nothing of metadata
 //
 // Level 9 is void: who knows 10 claims to know it.
-const Format = 10
+const Format = 11
 
 // The format levels from which a volume may have these.
 const (

@@ -16,6 +16,8 @@
 //   - snapshots-4: A volume is rolled back once for each Rollback.ID, whoever is home then, and
 //     also if an old record asks again: the log has the ID (protocol-22). A rollback that has not
 //     begun at Rollback.Until never begins.
+//   - snapshots-5: The name of a snapshot that is taken while changes are held has the UID of its
+//     wish. So one that is there was taken for that wish, and in no other way (protocol-29).
 package snapshots
 
 import (
@@ -83,7 +85,23 @@ type Wish struct {
 	UID string `json:"uid"`
 	// Drop: it is not wanted any more.
 	Drop bool `json:"drop,omitempty"`
+	// Hold: the home first holds changes of the volume, and reports StateHeld with a token. It
+	// takes the snapshot when Take has that token. Name ends in "-" and UID. For records that all
+	// gateways of the federation can read (HoldLevel).
+	Hold bool `json:"hold,omitempty"`
+	// Take is a token that the home has reported. Who asks writes it once, when the homes of all
+	// volumes of a group have reported theirs (protocol-29).
+	Take string `json:"take,omitempty"`
 }
+
+// HoldLevel is the format level of the gateways that know Wish.Hold.
+const HoldLevel = 11
+
+// HoldTime is how long a home holds changes at most, by its own monotonic clock.
+const HoldTime = 8 * time.Second
+
+// HeldName is the name of a snapshot that is taken while changes are held.
+func HeldName(name, uid string) string { return name + "-" + uid }
 
 // Rollback asks that a volume is made what it was in a snapshot.
 type Rollback struct {
@@ -135,6 +153,8 @@ type Snapshot struct {
 	Inodes uint64    `json:"inodes,omitempty"`
 	// Snap is the snapshot's number in handles; 0: an earlier release reports it.
 	Snap uint32 `json:"snap,omitempty"`
+	// Token is of StateHeld: what Wish.Take has to be.
+	Token string `json:"token,omitempty"`
 	// Message says why a wish waits.
 	Message string `json:"message,omitempty"`
 }
@@ -147,6 +167,8 @@ const (
 	StateTaken   State = "Taken"
 	StatePending State = "Pending" // it is neither taken nor dropped yet
 	StateDropped State = "Dropped" // it is not there, and no earlier attempt will take it
+	StateHeld    State = "Held"    // changes are held until it is taken, or for HoldTime
+	StateMissed  State = "Missed"  // changes are not held any more: it is not there, and will not be taken
 	StateDone    State = "Done"    // the volume was rolled back
 	StateRefused State = "Refused" // it will not be rolled back for this
 )
@@ -309,6 +331,10 @@ func Wrong(all []Wish) string {
 			return fmt.Sprintf("snapshots: %s is there twice: name each once", w.Name)
 		case w.UID == "" || len(w.UID) > MaxName:
 			return fmt.Sprintf("snapshots: %s: uid is %q: say who asked, in at most %d bytes", w.Name, w.UID, MaxName)
+		case w.Hold && !strings.HasSuffix(w.Name, HeldName("", w.UID)):
+			return fmt.Sprintf("snapshots: %s: it is taken while changes are held, and its name does not end in its uid %s", w.Name, w.UID)
+		case len(w.Take) > MaxName || w.Take != "" && !w.Hold:
+			return fmt.Sprintf("snapshots: %s: take is %q: write the token that the home reports for a wish with hold", w.Name, w.Take)
 		}
 		there[w.Name] = true
 	}

@@ -66,7 +66,7 @@ func TestPlan(t *testing.T) {
 	} {
 		v := federation.Volume{Snapshots: tt.wishes}
 		v.Spec.Snapshots.Schedule = tt.schedule
-		got := plan(v, list(strings.Fields(tt.list)...), tt.dropped, tt.held, snapshots.Rolled{}, at)
+		got := plan(v, list(strings.Fields(tt.list)...), tt.dropped, tt.held, snapshots.Rolled{}, holds{}, at)
 		if strings.Join(got.take, " ") != tt.take || strings.Join(append(got.drop, got.old...), " ") != tt.drop {
 			t.Errorf("%s: %+v, want %q to be taken and %q dropped", tt.name, got, tt.take, tt.drop)
 		}
@@ -78,7 +78,7 @@ func TestReport(t *testing.T) {
 		{Name: "d", UID: "4", Drop: true}, {Name: "e", UID: "5", Drop: true}}
 	is := list("a", "x", "b")
 	got := report(wishes, is, map[string]string{"d": "4", "e": "0"}, map[string]string{"b": "no", "c": "why", "d": "old"},
-		nil)
+		nil, holds{})
 	want := []snapshots.Snapshot{
 		{Name: "a", UID: "1", State: snapshots.StateTaken, Time: is[0].Time, Snap: 1},
 		{Name: "x", State: snapshots.StateTaken, Time: is[1].Time, Snap: 2},
@@ -90,7 +90,7 @@ func TestReport(t *testing.T) {
 	if !reflect.DeepEqual(got.All, want) || got.More != 0 || got.Count() != 3 || got.Failing() != "b: no" {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	got = report(wishes, is, nil, nil, map[string]string{"a": "not dropped", "b": "v"})
+	got = report(wishes, is, nil, nil, map[string]string{"a": "not dropped", "b": "v"}, holds{})
 	if b, _ := got.Of("b"); b.State != snapshots.StatePending || !strings.Contains(b.Message, "volume v is being made of it") ||
 		got.All[0].Message != "" {
 		t.Errorf("of what a volume is being made, it says %+v", got.All)
@@ -103,7 +103,7 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range snapshots.MaxReported + 10 {
 		names = append(names, fmt.Sprint("s", i))
 	}
-	got := report([]snapshots.Wish{{Name: "s0", UID: "1"}}, list(names...), nil, nil, nil)
+	got := report([]snapshots.Wish{{Name: "s0", UID: "1"}}, list(names...), nil, nil, nil, holds{})
 	if len(got.All) != snapshots.MaxReported || got.All[0].Name != "s0" || got.All[1].Name != "s11" || got.More != 10 ||
 		got.Count() != len(names) {
 		t.Errorf("%d are told, from %s and %s on, and %d not", len(got.All), got.All[0].Name, got.All[1].Name, got.More)

@@ -10,6 +10,7 @@ package snapshots
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"maps"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/jonboulle/clockwork"
 
+	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/snapshots"
 	"github.com/weir-storage/weir/federation/view"
@@ -71,6 +73,7 @@ type kept struct {
 	dropped map[string]string // see plan
 	failed  map[string]string // why, by name
 	rolled  snapshots.Rolled  // of the last rollback in this reign
+	tokens  map[string]string // of the holds of this reign, by name
 	wait    time.Duration     // after a failure; 0: the last attempt did not fail
 	next    time.Time         // when it is tried again, by the clock of Timers
 	agree   time.Time         // when old ones may go, if clocks agree then, by the same clock
@@ -166,12 +169,16 @@ func (k *Keeper) look(ctx context.Context) {
 			continue // also if that is of a former reign: what it may still take has to be dropped after it
 		}
 		if s == nil || s.copy != c || s.epoch != epoch {
-			s = &kept{copy: c, epoch: epoch, dropped: map[string]string{}, failed: map[string]string{}}
+			s = &kept{copy: c, epoch: epoch, dropped: map[string]string{}, failed: map[string]string{},
+				tokens: map[string]string{}}
 			k.kept[c.UUID] = s
 		}
 		if v.Source.Unfinished() && (s.filled == nil || !s.filled.Done) {
 			k.begin(s, k.fills, func() { k.fill(ctx, s, v) })
 			continue
+		}
+		if slices.ContainsFunc(v.Snapshots, s.holds().ready) {
+			s.next = time.Time{} // changes are not held for long: this does not wait for what failed before
 		}
 		fresh := k.cfg.Timers.Now().Sub(s.read) < readEvery
 		if s.known && fresh {
@@ -182,10 +189,13 @@ func (k *Keeper) look(ctx context.Context) {
 				continue
 			}
 			s.held = k.beingMade(c.UUID)
+			holds := s.holds()
+			held := holds.now() // before it is told: it may end at any time
 			s.tell(v, q.disputed)
 			waits := k.cfg.Timers.Now().Before(s.agree)
-			if t := plan(v, s.list, s.dropped, s.held, s.rolled, now); t.nothing(waits) {
-				if len(s.held) == 0 && !waits { // else another volume's record decides when
+			if t := plan(v, s.list, s.dropped, s.held, s.rolled, holds, now); t.nothing(waits) {
+				// Else another volume's record decides when, or the time of a hold, or clocks do.
+				if len(s.held) == 0 && !held && !waits {
 					s.quiet = q
 				}
 				continue
@@ -261,7 +271,10 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 	s.known = true
 	clear(s.failed) // what still fails is tried again now
 	s.held = k.beingMade(v.UUID)
-	t := plan(v, s.list, s.dropped, s.held, s.rolled, k.cfg.Now())
+	t := plan(v, s.list, s.dropped, s.held, s.rolled, s.holds(), k.cfg.Now())
+	for _, token := range t.release {
+		s.copy.Engine.ReleaseChanges(token)
+	}
 	if t.roll != nil {
 		if err := k.roll(ctx, s, v); err != nil {
 			return err
@@ -285,6 +298,15 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 			return
 		}
 		k.cfg.Logger.Info("snapshot "+what, "volume", v.Name, "snapshot", name)
+	}
+	for _, w := range t.finish {
+		do("taken while changes were held", w.Name, func(ctx context.Context) error {
+			_, err := s.copy.Engine.TakeHeld(ctx, w.Name, w.Take)
+			if errors.Is(err, engine.ErrHoldOver) { // which the report says then
+				return nil
+			}
+			return err
+		})
 	}
 	drop := func(ctx context.Context, name string) error {
 		err := s.copy.Engine.DropSnapshot(ctx, volume.Request{}, name)
@@ -325,6 +347,16 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 	}
 	for _, name := range t.old {
 		do("dropped", name, func(ctx context.Context) error { return drop(ctx, name) })
+	}
+	for _, w := range t.hold {
+		do("waits, and changes are held for it", w.Name, func(ctx context.Context) error {
+			token := rand.Text()
+			err := s.copy.Engine.HoldChanges(ctx, w.Name, token, snapshots.HoldTime)
+			if err == nil {
+				s.tokens[w.Name] = token
+			}
+			return err
+		})
 	}
 	if t.nothing(false) {
 		return nil
@@ -376,6 +408,8 @@ func (k *Keeper) read(ctx context.Context, s *kept) ([]volume.Snapshot, error) {
 	return list, err
 }
 
+func (s *kept) holds() holds { return holds{s.tokens, s.copy.Engine.HoldsChanges} }
+
 // disputed says why nothing of a volume goes for its age; empty: it goes, or nothing is kept for a
 // time.
 func (k *Keeper) disputed(v federation.Volume) string {
@@ -394,7 +428,8 @@ func (s *kept) tell(v federation.Volume, disputed string) {
 			delete(s.dropped, name)
 		}
 	}
-	r := report(v.Snapshots, s.list, s.dropped, s.failed, s.held)
+	s.holds().forget(v.Snapshots)
+	r := report(v.Snapshots, s.list, s.dropped, s.failed, s.held, s.holds())
 	r.Filled = s.filled
 	if v.Rollback != nil {
 		rolled := snapshots.Rolled{ID: v.Rollback.ID, State: snapshots.StatePending}
