@@ -21,6 +21,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/mending"
+	"github.com/weir-storage/weir/gateway/objects"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 	"github.com/weir-storage/weir/store"
@@ -267,7 +268,7 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	began := k.cfg.Timers.Now()
 	to := k.objects(c.UUID)
 	if now, err := c.Engine.Checkpoints(); err == nil { // the store has lost something: what else?
-		to.doubts = now.Asked.Whole && now.Asked.Number == cut.Number
+		to.Doubts = now.Asked.Whole && now.Asked.Number == cut.Number
 	}
 	m, stats, err := cut.Write(ctx, c.Keys.Get, to)
 	if errors.Is(err, engine.ErrBase) && ctx.Err() == nil {
@@ -322,10 +323,10 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 // damage, and no forgery.
 func (k *Keeper) Objects(id string) checkpoint.Objects { return k.objects(id) }
 
-func (k *Keeper) objects(id string) objects {
-	o := objects{store: k.cfg.Store, volume: id}
+func (k *Keeper) objects(id string) objects.Set {
+	o := objects.Set{Store: k.cfg.Store, Volume: id}
 	if v := k.cfg.View.Volume(id); v != nil && v.Control != nil {
-		o.others = (&Beginning{Gateway: k.cfg.Gateway, Control: v.Control, Client: k.cfg.Client}).others()
+		o.Others = (&Beginning{Gateway: k.cfg.Gateway, Control: v.Control, Client: k.cfg.Client}).others()
 	}
 	return o
 }
