@@ -120,12 +120,17 @@ type made struct {
 	// one made as home.
 	agreed, led uint64
 	// hashes are those of the last ones by number: the home may commit one when another is made.
-	hashes   map[uint64]checkpoint.Hash
-	mine     map[uint64]bool // those that this gateway made as home, of the last ones
-	unused   []uint64        // segments that nothing uses, if the home made it
-	resealed bool            // since then a pack was made with which something was sealed anew
-	former   map[string]bool // objects of the one before
-	swept    bool            // objects of earlier ones are removed
+	hashes map[uint64]checkpoint.Hash
+	mine   map[uint64]bool // those that this gateway made as home, of the last ones
+	unused []uint64        // segments that nothing uses, if the home made it
+	// tried is the data key with which something was to be sealed anew of what lived then, and
+	// clean the same number if nothing was left for that. 0: nobody looked.
+	tried, clean uint32
+	at           time.Time       // when it was made
+	moved        bool            // since then a pack was made
+	idle         int             // how many in a row were made without a pack since the one before
+	former       map[string]bool // objects of the one before
+	swept        bool            // objects of earlier ones are removed
 }
 
 // New returns a Keeper.
@@ -258,7 +263,8 @@ func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 		return false, err
 	}
 	asked, err := k.ask(ctx, c, now, last)
-	return idle && !asked && len(last.unused) == 0, err
+	left, _ := k.resealing(c, now)
+	return idle && !asked && !left && len(last.unused) == 0, err
 }
 
 // make makes the checkpoint of what was cut.
@@ -306,6 +312,7 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 			is.hashes[number], is.mine[number] = hash, was.mine[number]
 		}
 	}
+	is.follows(was, began)
 	if is.led, is.agreed = was.led, was.agreed; leads {
 		is.mine[is.number], is.led = true, is.number
 	}
@@ -348,8 +355,9 @@ func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last m
 		if least := k.cfg.Due.Least; least > 0 { // a small volume is not to have many times of what it uses
 			bytes = min(bytes, max(least, int64(now.Used/4)))
 		}
+		_, reseal := k.resealing(c, now)
 		due := grown >= bytes || shrunk >= k.cfg.Due.Shrunk || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
-		if due = due && grown+shrunk >= k.cfg.Due.Cost*last.put || last.whole || k.resealing(c, now); !due || grown == 0 {
+		if due = due && grown+shrunk >= k.cfg.Due.Cost*last.put || last.whole || reseal; !due || grown == 0 {
 			return false, nil
 		}
 		number, _ := c.Keys.Newest()

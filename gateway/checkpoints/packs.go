@@ -59,13 +59,14 @@ type plan struct {
 
 // plan plans what is to go, and notes what nothing uses.
 func (k *Keeper) plan(ctx context.Context, c Copy, cut *engine.Cut, is *made) (*plan, error) {
+	is.tried = k.reseals(c)
 	uses, err := cut.Uses(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var packs []engine.PackPlan
 	if k.cfg.Store != nil {
-		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack, k.reseals(c)); err != nil {
+		if packs, is.clean, err = cut.Plan(ctx, uses, k.cfg.Due.Pack, is.tried); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +146,7 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 			k.cfg.Logger.Info("live blocks moved into a pack", "volume", c.UUID, "checkpoint", left.number,
 				"segments", len(next.Kept), "packs", len(next.From), "bytes", built.Len)
 			k.packsOf(c.UUID).moved(says, began, built.Len, k.sweepEvery())
-			k.resealed(c.UUID, next)
+			k.madePack(c.UUID)
 		}
 		left.packs = left.packs[1:]
 		after := left
