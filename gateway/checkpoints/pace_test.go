@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/encryption"
+	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -137,6 +139,78 @@ func TestResealsAtRest(t *testing.T) {
 			y.rests()
 			if n := y.older(1); n > 0 {
 				t.Errorf("the volume rests, and %d bytes are under the older key", n)
+			}
+		})
+	}
+}
+
+// TestDamagedSegmentAmongOthers: a segment that is damaged, or missing, holds up nothing but the
+// pack that it would be in; a store that is away has all tried again. What is sealed anew comes
+// one pack after the other, with a round for other volumes in between.
+func TestDamagedSegmentAmongOthers(t *testing.T) {
+	for what, x := range map[string]struct {
+		damage func(b []byte) []byte
+		away   bool
+		want   []int // packs that are left after each sweep
+	}{
+		"whole":   {want: []int{2, 1, 0}},
+		"damaged": {damage: func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, want: []int{1, 0}},
+		"short":   {damage: func(b []byte) []byte { return b[:len(b)/2] }, want: []int{1, 0}},
+		"away":    {away: true, want: []int{3, 3, 2, 1, 0}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			y := newYear(t, time.Minute, true)
+			y.keeper.cfg.Due.Pack = pack.Rule{Percent: 120, Spare: 64 << 20, Write: 64 << 20, Share: 20, Small: 1, Merge: 64}
+			y.wants(encryption.ResealRotation)
+			page, rng := y.file("page"), rand.NewChaCha8([32]byte{67})
+			p := make([]byte, 1<<20)
+			for i := range 3 {
+				_, _ = rng.Read(p)
+				_, err := y.engine.Write(t.Context(), volume.Request{}, page, uint64(i)<<20, p, true)
+				y.must(err)
+				y.must(y.log.Roll())
+			}
+			y.follows(1)
+			var is *plan
+			y.until("something is planned", func() bool {
+				y.tick()
+				y.keeper.tendAll(t.Context(), []Copy{y.copy})
+				is = y.keeper.plans[y.copy.UUID]
+				now, err := y.engine.Checkpoints()
+				y.must(err)
+				return is != nil && is.number <= now.Made.Number && y.copy.Replica.UploadQueue() == 0
+			})
+			var each []engine.PackPlan
+			for _, k := range is.packs[0].Kept {
+				if len(k.Blocks) > 8 { // one of the three
+					each = append(each, engine.PackPlan{Kept: []pack.Kept{k}, Reseals: true})
+				}
+			}
+			if is.packs = each; len(each) != 3 {
+				t.Fatalf("%d segments are planned", len(each))
+			}
+			first, _ := y.log.Segment(each[0].Kept[0].Seq)
+			y.must(y.log.Evict(first.Seq))
+			if x.damage != nil {
+				y.store.Damage(first.Name, x.damage)
+			}
+			for i, want := range x.want {
+				y.store.SetFault(func(op, name string) error {
+					if x.away && i < 2 && op == "get" && name == first.Name {
+						return store.ErrUnavailable
+					}
+					return nil
+				})
+				if err := y.keeper.pack(t.Context(), y.copy); (err != nil) != (x.away && i < 2) {
+					t.Fatal(err)
+				}
+				left := 0
+				if is := y.keeper.plans[y.copy.UUID]; is != nil {
+					left = len(is.packs)
+				}
+				if left != want {
+					t.Fatalf("after sweep %d, %d packs are left, want %d", i+1, left, want)
+				}
 			}
 		})
 	}
