@@ -89,7 +89,7 @@ func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
 	if len(there) > 0 && b.Anew == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	from := objects.Set{Store: k.cfg.Store, Volume: b.Volume, Others: b.others()}
+	from := objects.Set{Store: k.cfg.Store, Volume: b.Volume, Others: b.others(), Keys: b.Log.Keys.Get}
 	logger := b.Log.Logger
 	told, err := from.Newest(ctx)
 	if told == nil && b.Anew == nil {
@@ -242,7 +242,7 @@ func (k *Keeper) BeginOutline(ctx context.Context, b Beginning) error {
 	if len(there) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	from := objects.Set{Store: k.cfg.Store, Volume: b.Volume, Others: b.others()}
+	from := objects.Set{Store: k.cfg.Store, Volume: b.Volume, Others: b.others(), Keys: b.Log.Keys.Get}
 	told, err := from.Newest(ctx)
 	if told == nil {
 		if err != nil {

@@ -273,6 +273,7 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	defer k.making.Unlock()
 	began := k.cfg.Timers.Now()
 	to := k.objects(c.UUID)
+	to.Keys = c.Keys.Get
 	if now, err := c.Engine.Checkpoints(); err == nil { // the store has lost something: what else?
 		to.Doubts = now.Asked.Whole && now.Asked.Number == cut.Number
 	}

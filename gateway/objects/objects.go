@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/engine/checkpoint"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/gateway/mending"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 	"github.com/weir-storage/weir/store"
@@ -25,6 +26,16 @@ type Set struct {
 	Volume string
 	Others []Other
 	Doubts bool // what the store has may be damaged: it is looked at, and replaced
+	// Keys returns the volume's data key with a number, as checkpoint.Open has it. What is read is
+	// verified with it before it is used, or replaces something: its tag, and its content against
+	// its name.
+	//
+	// Nil: there is no key here, as at a blind copy. Then all is verified that can be: that the
+	// object is whole by its own checksum and lengths, and says that it is of this volume and name.
+	// What is left to trust is that the content is what the name stands for: another gateway of the
+	// volume that lies can have a damaged object replaced by one of its own making. Nobody takes
+	// that for files: who reads it has the key, finds the forgery, and gets the object elsewhere.
+	Keys func(number uint32) (segment.DataKey, bool)
 }
 
 // Other is a gateway that may have a checkpoint of a volume.
@@ -42,7 +53,18 @@ func (o Set) Has(ctx context.Context, name string) (bool, error) {
 		return true, nil
 	}
 	if o.Doubts {
-		return mending.Has(ctx, o.Store, name)
+		has, err := mending.Has(ctx, o.Store, name)
+		if err != nil || !has || o.Keys == nil {
+			return has, err
+		}
+		b, err := mending.Object(ctx, o.Store, name)
+		if err == nil {
+			err = checkpoint.Verify(name, b, o.Keys)
+		}
+		if mending.Damaged(err) {
+			return false, nil
+		}
+		return err == nil, err
 	}
 	_, err := o.Store.Stat(ctx, name)
 	if errors.Is(err, store.ErrNotExist) {
@@ -63,14 +85,21 @@ func (o Set) Put(ctx context.Context, name string, object []byte) error {
 	return err
 }
 
-// Get implements checkpoint.Objects. An object that is damaged in one place comes from another. In
-// this site's store it is replaced then.
+// Get implements checkpoint.Objects. An object that is damaged in one place, or forged, comes from
+// another. In this site's store it is replaced then. All is verified with the key, if that is here.
 func (o Set) Get(ctx context.Context, name string) ([]byte, error) {
 	var errs []error
+	check := func(b []byte) error {
+		_, err := checkpoint.Check(name, b)
+		return err
+	}
+	if o.Keys != nil {
+		check = func(b []byte) error { return checkpoint.Verify(name, b, o.Keys) }
+	}
 	try := func(from string, get func() ([]byte, error)) []byte {
 		b, err := get()
 		if err == nil {
-			_, err = checkpoint.Check(name, b)
+			err = check(b)
 		}
 		if err == nil {
 			return b
