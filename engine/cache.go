@@ -33,11 +33,15 @@ type cacheKey struct {
 	ref       segment.BlockRef
 }
 
+// cached is a block, which those who read it now share with the cache. Its memory is used again
+// when it is neither in the cache nor read by anybody.
 type cached struct {
 	key   cacheKey
-	data  []byte
+	data  []byte // nobody changes it
 	share *cacheShare
 	own   *list.Element // in share.recent
+	users int           // who got it and did not say done yet; guarded by the cache's mutex
+	out   bool          // it is not in the cache (any more); guarded by the cache's mutex
 }
 
 // cacheShare is what a cache has of one volume. The cache's mutex guards it.
@@ -48,7 +52,7 @@ type cacheShare struct {
 }
 
 // NewBlockCache returns an empty cache for up to the given number of bytes of blocks. Metadata that
-// were read last take up to an eighth of that in addition.
+// were read last take up to three sixteenths of that in addition.
 func NewBlockCache(bytes int64) *BlockCache {
 	return &BlockCache{limit: bytes, blocks: make(map[cacheKey]*list.Element), recent: list.New(), rows: newRowCache(bytes / 8)}
 }
@@ -100,10 +104,20 @@ func (c *BlockCache) remove(el *list.Element) {
 	delete(c.blocks, b.key)
 	c.size -= int64(len(b.data))
 	b.share.size -= int64(len(b.data))
+	b.out = true
+	b.recycle()
 }
 
-// get returns a block, or nil. The caller must not change the block.
-func (c *BlockCache) get(namespace uint64, ref segment.BlockRef) []byte {
+// recycle gives a block's memory back if nobody has it any more. The caller holds the cache's mu.
+func (b *cached) recycle() {
+	if b.out && b.users == 0 {
+		segment.Recycle(b.data)
+		b.data = nil // a mistake is found out
+	}
+}
+
+// get returns a block, or nil. The caller says done when it has read it.
+func (c *BlockCache) get(namespace uint64, ref segment.BlockRef) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	el := c.blocks[cacheKey{namespace, ref}]
@@ -115,18 +129,28 @@ func (c *BlockCache) get(namespace uint64, ref segment.BlockRef) []byte {
 	c.recent.MoveToFront(el)
 	b := el.Value.(*cached)
 	b.share.recent.MoveToFront(b.own)
-	return b.data
+	b.users++
+	return b
 }
 
-// put keeps data of a volume. Nobody may change data afterwards.
-func (c *BlockCache) put(s *cacheShare, namespace uint64, ref segment.BlockRef, data []byte) {
+// has reports whether a block is there. It does not count as use.
+func (c *BlockCache) has(namespace uint64, ref segment.BlockRef) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blocks[cacheKey{namespace, ref}] != nil
+}
+
+// put keeps data of a volume, if there is room for it. The caller gives data away, and says done so
+// many times when it has read the result.
+func (c *BlockCache) put(s *cacheShare, namespace uint64, ref segment.BlockRef, data []byte, users int) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key, size := cacheKey{namespace, ref}, int64(len(data))
+	b := &cached{key: key, data: data, share: s, users: users}
 	if size > c.limit || s.limit > 0 && size > s.limit || c.blocks[key] != nil {
-		return
+		b.out = true
+		return b
 	}
-	b := &cached{key: key, data: data, share: s}
 	el := c.recent.PushFront(b)
 	b.own = s.recent.PushFront(el)
 	c.blocks[key] = el
@@ -135,5 +159,18 @@ func (c *BlockCache) put(s *cacheShare, namespace uint64, ref segment.BlockRef, 
 	c.shrink(s)
 	for c.size > c.limit {
 		c.remove(c.recent.Back())
+	}
+	return b
+}
+
+// done ends the use of blocks that get and put returned, once for each time. nil stands for none.
+func (c *BlockCache) done(blocks ...*cached) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range blocks {
+		if b != nil {
+			b.users--
+			b.recycle()
+		}
 	}
 }

@@ -72,11 +72,8 @@ func (e *Engine) Read(ctx context.Context, r volume.Request, h volume.Handle, of
 		serve = content{n: int(min(uint64(len(p)), n.Size-off))}
 		end := off + uint64(serve.n)
 		serve.eof = end == n.Size
-		for x, err := range t.extents(n.ContentID(), off, end) {
-			if err != nil {
-				return struct{}{}, err
-			}
-			serve.extents = append(serve.extents, x)
+		if serve.extents, err = t.extentsOf(n.ContentID(), off, end); err != nil {
+			return struct{}{}, err
 		}
 		e.ahead.note(e, t, n.ContentID(), off, end, n.Size)
 		return struct{}{}, e.fill(ctx, t.cacheGen, serve.extents, off, p[:serve.n])
@@ -90,7 +87,9 @@ func (e *Engine) Read(ctx context.Context, r volume.Request, h volume.Handle, of
 // fill fills p from the extents of a file. p begins at byte off of the file. Only what no extent
 // covers becomes zeros.
 func (e *Engine) fill(ctx context.Context, gen uint64, extents []meta.Extent, off uint64, p []byte) error {
-	blocks, err := e.blocks(ctx, gen, extents)
+	var few [4]*cached
+	blocks, err := e.blocks(ctx, gen, extents, few[:0])
+	defer e.cache.done(blocks...)
 	if err != nil {
 		return err
 	}
@@ -98,7 +97,7 @@ func (e *Engine) fill(ctx context.Context, gen uint64, extents []meta.Extent, of
 	for i, x := range extents {
 		from, to := max(x.Off, off), min(x.End(), off+uint64(len(p)))
 		clear(p[done-off : from-off])
-		b, err := pack.Slice(blocks[i], x.Raw, x.Skip+uint32(from-x.Off), uint32(to-from))
+		b, err := pack.Slice(blocks[i].data, x.Raw, x.Skip+uint32(from-x.Off), uint32(to-from))
 		if err != nil {
 			return fmt.Errorf("block at %d/%d: %w: %w", x.Ref.Seq, x.Ref.Off, err, errDamaged)
 		}
@@ -109,37 +108,47 @@ func (e *Engine) fill(ctx context.Context, gen uint64, extents []meta.Extent, of
 	return nil
 }
 
-// blocks returns the plaintext of the blocks of extents. One call of ReadBlocks reads those that
-// are not in the cache, under the namespace gen.
-func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent) ([][]byte, error) {
-	blocks := make([][]byte, len(extents))
+// blocks appends the plaintext of the blocks of extents to an empty list. One call of ReadBlocks
+// reads those that are not in the cache, under the namespace gen. The caller says done for all in
+// the list, also after an error.
+func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent, blocks []*cached) ([]*cached, error) {
 	var missing []segment.BlockRef
-	slots := make(map[segment.BlockRef][]int)
+	var slots map[segment.BlockRef][]int // where in blocks those go; nil: the only one goes to the only place
+	if len(extents) > 1 {
+		slots = make(map[segment.BlockRef][]int)
+	}
 	for i, x := range extents {
-		if b := e.cache.get(gen, x.Ref); b != nil {
-			blocks[i] = b
+		b := e.cache.get(gen, x.Ref)
+		blocks = append(blocks, b)
+		if b != nil {
 			continue
 		}
 		if slots[x.Ref] == nil {
 			missing = append(missing, x.Ref)
 		}
-		slots[x.Ref] = append(slots[x.Ref], i)
+		if slots != nil {
+			slots[x.Ref] = append(slots[x.Ref], i)
+		}
 	}
 	if len(missing) > 0 {
 		read, err := e.journal.ReadBlocks(ctx, missing)
 		if err != nil {
-			return nil, fmt.Errorf("read %d blocks from segment %d on: %w", len(missing), missing[0].Seq, err)
+			return blocks, fmt.Errorf("read %d blocks from segment %d on: %w", len(missing), missing[0].Seq, err)
 		}
 		for i, ref := range missing {
-			for _, slot := range slots[ref] {
-				blocks[slot] = read[i]
+			if slots == nil {
+				blocks[0] = e.cache.put(e.share, gen, ref, read[i], 1)
+				break
 			}
-			e.cache.put(e.share, gen, ref, read[i])
+			b := e.cache.put(e.share, gen, ref, read[i], len(slots[ref]))
+			for _, slot := range slots[ref] {
+				blocks[slot] = b
+			}
 		}
 	}
 	for i, x := range extents {
-		if _, err := pack.Slice(blocks[i], x.Raw, x.Skip, x.Len); err != nil {
-			return nil, fmt.Errorf("block at %d/%d: %w: %w", x.Ref.Seq, x.Ref.Off, err, errDamaged)
+		if _, err := pack.Slice(blocks[i].data, x.Raw, x.Skip, x.Len); err != nil {
+			return blocks, fmt.Errorf("block at %d/%d: %w: %w", x.Ref.Seq, x.Ref.Off, err, errDamaged)
 		}
 	}
 	return blocks, nil

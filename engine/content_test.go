@@ -16,20 +16,20 @@ func TestBlockCache(t *testing.T) {
 	ref := func(n uint64) segment.BlockRef { return segment.BlockRef{Seq: 1, Off: n} }
 	a, b, one := c.namespace(), c.namespace(), c.open()
 	for n := range uint64(3) {
-		c.put(one, a, ref(n), make([]byte, 40))
+		c.put(one, a, ref(n), make([]byte, 40), 0)
 		if n == 1 {
-			c.get(a, ref(0)) // block 1 is the oldest now
+			c.done(c.get(a, ref(0))) // block 1 is the oldest now
 		}
 	}
 	for n, want := range []bool{true, false, true} {
-		if got := c.get(a, ref(uint64(n))) != nil; got != want {
+		if got := c.has(a, ref(uint64(n))); got != want {
 			t.Errorf("block %d is cached: %t", n, got)
 		}
 	}
-	if c.get(b, ref(0)) != nil {
+	if c.has(b, ref(0)) {
 		t.Error("a block is found in another namespace")
 	}
-	c.put(one, a, ref(9), make([]byte, 101))
+	c.put(one, a, ref(9), make([]byte, 101), 0)
 	if c.size != 80 || len(c.blocks) != 2 || c.recent.Len() != 2 {
 		t.Errorf("cache holds %d bytes in %d blocks", c.size, len(c.blocks))
 	}
@@ -41,14 +41,15 @@ func TestShareOfBlockCache(t *testing.T) {
 	c := NewBlockCache(1000)
 	ns, one, other := c.namespace(), c.open(), c.open()
 	ref := func(n uint64) segment.BlockRef { return segment.BlockRef{Seq: 1, Off: n} }
-	c.put(other, ns, ref(100), make([]byte, 100))
+	c.put(other, ns, ref(100), make([]byte, 100), 0)
 	c.setLimit(one, 200)
 	for n := range uint64(4) {
-		c.put(one, ns, ref(n), make([]byte, 100))
+		c.put(one, ns, ref(n), make([]byte, 100), 0)
 	}
 	has := func() (all []uint64) {
 		for _, n := range []uint64{0, 1, 2, 3, 100} {
-			if c.get(ns, ref(n)) != nil {
+			if b := c.get(ns, ref(n)); b != nil {
+				c.done(b)
 				all = append(all, n)
 			}
 		}
@@ -57,7 +58,7 @@ func TestShareOfBlockCache(t *testing.T) {
 	if got := has(); !slices.Equal(got, []uint64{2, 3, 100}) || one.size != 200 {
 		t.Errorf("kept are %v, %d bytes", got, one.size)
 	}
-	c.put(one, ns, ref(4), make([]byte, 201))
+	c.put(one, ns, ref(4), make([]byte, 201), 0)
 	if got := has(); !slices.Equal(got, []uint64{2, 3, 100}) {
 		t.Errorf("after a block that is larger than the limit: %v", got)
 	}
@@ -67,7 +68,7 @@ func TestShareOfBlockCache(t *testing.T) {
 	}
 	c.setLimit(one, 0)
 	for n := range uint64(10) {
-		c.put(one, ns, ref(200+n), make([]byte, 100))
+		c.put(one, ns, ref(200+n), make([]byte, 100), 0)
 	}
 	if c.size != 1000 || one.size != 1000 || other.size != 0 || other.recent.Len() != 0 {
 		t.Errorf("without a limit: %d bytes, of them %d and %d", c.size, one.size, other.size)

@@ -11,9 +11,10 @@ type moment struct {
 	rows *rowsOf      // of the generation in which it was taken
 }
 
-// present returns a view of over and of the store as it is. The caller holds mu: the applier drops
-// from the overlay what is in the store, and takes the moment away, while it holds mu.
-func (e *Engine) present(over *meta.Overlay) *meta.View {
+// present returns a view of over and of the store as it is, and the rows that it keeps; nil: none.
+// The caller holds mu: the applier drops from the overlay what is in the store, and takes the
+// moment away, while it holds mu.
+func (e *Engine) present(over *meta.Overlay) (*meta.View, *rowsOf) {
 	m := &e.latest
 	if m.at == nil && !e.mixing {
 		m.at, m.rows = e.store.Moment(), e.rows.view(false)
@@ -21,13 +22,15 @@ func (e *Engine) present(over *meta.Overlay) *meta.View {
 	if m.at != nil {
 		v := m.at.View(over)
 		v.Keep(m.rows)
-		return v
+		return v, m.rows
 	}
 	v := e.store.Snapshot(over)
-	if e.leading { // at home the overlay has all that a batch may change
-		v.Keep(e.rows.view(false))
+	if !e.leading {
+		return v, nil
 	}
-	return v
+	rows := e.rows.view(false) // at home the overlay has all that a batch may change
+	v.Keep(rows)
+	return v, rows
 }
 
 // pass takes the moment away: what begins now sees what was applied. The caller holds mu.

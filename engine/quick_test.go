@@ -131,11 +131,11 @@ func TestRowsAreBounded(t *testing.T) {
 	size, rows := 0, 0
 	for i := range h.rows.cache.shards {
 		s := &h.rows.cache.shards[i]
-		sum := 0
-		for el := s.recent.Front(); el != nil; el = el.Next() {
-			sum += el.Value.(*row).size()
+		sum, n := 0, 0
+		for r := s.order.next; r != &s.order; r = r.next {
+			sum, n = sum+r.size(), n+1
 		}
-		if sum != s.size || s.size > s.limit || len(s.rows) != s.recent.Len() {
+		if sum != s.size || s.size > s.limit || len(s.rows) != n {
 			t.Errorf("shard %d: %d bytes of %d, its %d rows take %d", i, s.size, s.limit, len(s.rows), sum)
 		}
 		size, rows = size+s.size, rows+len(s.rows)

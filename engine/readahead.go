@@ -85,7 +85,7 @@ func (a *readahead) note(e *Engine, t *tree, content, off, end, size uint64) {
 		if err != nil {
 			break // the reader that comes there will get the error
 		}
-		if e.cache.get(t.cacheGen, x.Ref) == nil {
+		if !e.cache.has(t.cacheGen, x.Ref) {
 			extents = append(extents, x)
 		}
 	}
@@ -94,7 +94,8 @@ func (a *readahead) note(e *Engine, t *tree, content, off, end, size uint64) {
 		defer a.wg.Done()
 		if len(extents) > 0 {
 			// The error is not lost: the reader will meet it again.
-			_, _ = e.blocks(a.ctx, gen, extents)
+			blocks, _ := e.blocks(a.ctx, gen, extents, nil)
+			e.cache.done(blocks...)
 		}
 		a.mu.Lock()
 		r.busy = false

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"bytes"
-	"container/list"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -20,79 +19,117 @@ import (
 type rowCache struct {
 	seed   maphash.Seed
 	shards [rowShards]rowShard
+	runs   runCache
 }
 
 const (
 	rowShards = 16
 	// rowCost is about how many bytes a row takes besides its key and value.
-	rowCost = 256
-	// decodedCost is about how many bytes a decoded inode takes.
-	decodedCost = 320
+	rowCost = 160
+	// inodeCost and handleCost are about how many bytes a decoded inode and handle take.
+	inodeCost  = 320
+	handleCost = 48
 )
 
 type rowShard struct {
-	mu     sync.Mutex
-	limit  int
-	size   int
-	rows   map[rowKey]*list.Element
-	recent *list.List // of *row, most recent first
-}
-
-type rowKey struct {
-	namespace uint64
-	key       string
+	mu    sync.Mutex
+	limit int
+	size  int
+	rows  map[uint64]*row // by hash: two keys that share one push each other out
+	// order is a ring of all rows, and order.next the one that came last. What was used since it
+	// came to the end of the ring begins anew: to move it each time takes longer than to find it.
+	order row
 }
 
 type row struct {
-	key   rowKey
-	value []byte
-	since uint64 // the generation of the view that read it, or of the batch that has it
+	namespace  uint64
+	key        string
+	hash       uint64
+	value      []byte
+	since      uint64 // the generation of the view that read it, or of the batch that has it
+	prev, next *row
+	used       bool
 	// decoded is value as inode and target have decoded it: a *meta.Inode or *volume.Handle, which
 	// nobody changes; nil: nobody has asked.
 	decoded any
 }
 
 func (r *row) size() int {
-	n := rowCost + len(r.key.key) + len(r.value)
-	if r.decoded != nil {
-		n += decodedCost
+	n := rowCost + len(r.key) + len(r.value)
+	switch r.decoded.(type) {
+	case nil:
+	case *volume.Handle:
+		n += handleCost
+	default:
+		n += inodeCost
 	}
 	return n
 }
 
 func newRowCache(bytes int64) *rowCache {
-	c := &rowCache{seed: maphash.MakeSeed()}
+	c := &rowCache{seed: maphash.MakeSeed(), runs: newRunCache(int(bytes / 2))}
 	for i := range c.shards {
-		c.shards[i] = rowShard{limit: int(bytes / rowShards), rows: make(map[rowKey]*list.Element), recent: list.New()}
+		s := &c.shards[i]
+		s.limit, s.rows = int(bytes/rowShards), make(map[uint64]*row)
+		s.order.prev, s.order.next = &s.order, &s.order
 	}
 	return c
 }
 
-func (c *rowCache) shard(key []byte) *rowShard {
-	return &c.shards[maphash.Bytes(c.seed, key)%rowShards]
+// shard returns where a row is, if it is there.
+func (c *rowCache) shard(namespace uint64, key []byte) (s *rowShard, hash uint64) {
+	hash = maphash.Bytes(c.seed, key) + namespace*0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
+	return &c.shards[hash%rowShards], hash
+}
+
+// find returns a row; nil: there is none. The caller holds mu.
+func (s *rowShard) find(hash, namespace uint64, key []byte) *row {
+	if r := s.rows[hash]; r != nil && r.namespace == namespace && r.key == string(key) {
+		return r
+	}
+	return nil
 }
 
 // remove takes a row out. The caller holds mu.
-func (s *rowShard) remove(el *list.Element) {
-	r := s.recent.Remove(el).(*row)
-	delete(s.rows, r.key)
+func (s *rowShard) remove(r *row) {
+	r.unlink()
+	delete(s.rows, r.hash)
 	s.size -= r.size()
 }
 
+func (r *row) unlink() { r.prev.next, r.next.prev = r.next, r.prev }
+
+// link puts a row, which is not in the ring, at its beginning.
+func (s *rowShard) link(r *row) {
+	r.prev, r.next = &s.order, s.order.next
+	r.prev.next, r.next.prev = r, r
+}
+
 // add puts a row in, unless it is too large. The caller holds mu, and s has no row of its key.
-func (s *rowShard) add(b *row) {
-	if b.size() > s.limit {
+func (s *rowShard) add(r *row) {
+	if r.size() > s.limit {
 		return
 	}
-	s.rows[b.key] = s.recent.PushFront(b)
-	s.size += b.size()
+	if other := s.rows[r.hash]; other != nil {
+		s.remove(other)
+	}
+	s.rows[r.hash], r.used = r, true // else it would go before all that was used since
+	s.link(r)
+	s.size += r.size()
 	s.shrink()
 }
 
-// shrink removes what was used longest ago while there is too much. The caller holds mu.
+// shrink removes what was not used for long while there is too much. The caller holds mu.
 func (s *rowShard) shrink() {
 	for s.size > s.limit {
-		s.remove(s.recent.Back())
+		r := s.order.prev
+		if !r.used {
+			s.remove(r)
+			continue
+		}
+		r.used = false
+		r.unlink()
+		s.link(r)
 	}
 }
 
@@ -116,6 +153,7 @@ func (r *rows) applied(records [][]segment.Op, ok bool, next func() uint64) {
 	since := r.generation.Add(1) // what was read before is not kept any more
 	for _, ops := range records {
 		for _, op := range ops {
+			r.cache.runs.changed(r.namespace.Load(), op)
 			if op.Kind == segment.DeleteRange {
 				if rangeOfKept(op.Key, op.End) {
 					r.namespace.Store(next())
@@ -125,13 +163,14 @@ func (r *rows) applied(records [][]segment.Op, ok bool, next func() uint64) {
 			if !keptTable(meta.Table(op.Key[0])) {
 				continue
 			}
-			s, key := r.cache.shard(op.Key), rowKey{r.namespace.Load(), string(op.Key)}
+			namespace := r.namespace.Load()
+			s, hash := r.cache.shard(namespace, op.Key)
 			s.mu.Lock()
-			if el := s.rows[key]; el != nil {
-				s.remove(el)
+			if was := s.find(hash, namespace, op.Key); was != nil {
+				s.remove(was)
 			}
 			if ok && op.Kind == segment.Set {
-				s.add(&row{key: key, value: bytes.Clone(op.Value), since: since})
+				s.add(&row{namespace: namespace, key: string(op.Key), hash: hash, value: bytes.Clone(op.Value), since: since})
 			}
 			s.mu.Unlock()
 		}
@@ -162,18 +201,19 @@ func (r *rows) get(over *meta.Overlay, key []byte) any {
 	if over.Has(key) {
 		return nil
 	}
-	namespace, s := r.namespace.Load(), r.cache.shard(key)
+	namespace := r.namespace.Load()
+	s, hash := r.cache.shard(namespace, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	el := s.rows[rowKey{namespace, string(key)}]
-	if el == nil {
+	b := s.find(hash, namespace, key)
+	if b == nil {
 		return nil
 	}
-	s.recent.MoveToFront(el)
-	b := el.Value.(*row)
+	b.used = true
 	if b.decoded == nil {
+		before := b.size()
 		if b.decoded = decoded(key, b.value); b.decoded != nil {
-			s.size += decodedCost
+			s.size += b.size() - before
 			s.shrink()
 		}
 	}
@@ -221,18 +261,18 @@ func (r *rowsOf) Get(key []byte) ([]byte, bool) {
 	if !keptTable(meta.Table(key[0])) {
 		return nil, false
 	}
-	namespace, s := r.namespace.Load(), r.cache.shard(key)
+	namespace := r.namespace.Load()
+	s, hash := r.cache.shard(namespace, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	el := s.rows[rowKey{namespace, string(key)}]
-	if el == nil {
+	b := s.find(hash, namespace, key)
+	if b == nil {
 		return nil, false
 	}
-	b := el.Value.(*row)
 	if !r.live && b.since > r.since { // it was changed after the view began
 		return nil, false
 	}
-	s.recent.MoveToFront(el)
+	b.used = true
 	return b.value, true
 }
 
@@ -241,14 +281,14 @@ func (r *rowsOf) Put(key, value []byte) {
 	if !keptTable(meta.Table(key[0])) {
 		return
 	}
-	namespace, s := r.namespace.Load(), r.cache.shard(key)
+	namespace := r.namespace.Load()
+	s, hash := r.cache.shard(namespace, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.generation.Load() != r.since { // who applies locks the shard after that
 		return
 	}
-	b := &row{key: rowKey{namespace, string(key)}, value: value, since: r.since}
-	if s.rows[b.key] == nil {
-		s.add(b)
+	if s.find(hash, namespace, key) == nil {
+		s.add(&row{namespace: namespace, key: string(key), hash: hash, value: value, since: r.since})
 	}
 }

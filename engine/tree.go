@@ -21,7 +21,9 @@ var errDamaged = errors.New("metadata contradicts itself")
 type tree struct {
 	engine   *Engine
 	view     *meta.View
-	near     *meta.Cursor // nil, or what find reads inodes with
+	over     *meta.Overlay // of view; nil: none
+	rows     *rowsOf       // of view; nil: none
+	near     *meta.Cursor  // nil, or what find reads inodes with
 	home     bool
 	epoch    uint64           // the epoch in which this gateway is home
 	end      segment.Position // end of the last record that the view may show
@@ -187,11 +189,10 @@ func (e *Engine) look() (*tree, error) {
 	}
 	t := &tree{engine: e, home: e.leading, epoch: e.epoch, end: e.end, applied: e.applied, cacheGen: e.cacheGen,
 		rolling: e.rolling.Load() != 0}
-	var over *meta.Overlay
 	if e.leading && !e.overlay.Empty() {
-		over = e.overlay.Copy()
+		t.over = e.overlay.Copy()
 	}
-	t.view = e.present(over)
+	t.view, t.rows = e.present(t.over)
 	return t, nil
 }
 

@@ -111,7 +111,8 @@ type Journal interface {
 	// not know.
 	Bounded() (pos Position, ok bool)
 	// ReadBlocks returns the plaintext of blocks, verified. What cannot be read or verified is an
-	// error, never zeros (protocol-19). Nobody changes the slices any more.
+	// error, never zeros (protocol-19). The caller owns the slices, and their memory up to their
+	// capacity.
 	ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error)
 }
 

@@ -36,6 +36,27 @@ func (e *Extent) Encode(content uint64) (key, value []byte) {
 	return key, segment.AppendBlockRef(b, e.Ref)
 }
 
+// ExtentAt returns the content and the first byte in the file of an ExtentKey.
+func ExtentAt(key []byte) (content, off uint64) { return first(key), second(key) }
+
+// ContentsIn returns the first and the last content of which keys in [lo, hi) may be extents;
+// false: none of them is.
+func ContentsIn(lo, hi []byte) (from, to uint64, ok bool) {
+	if lo[0] > byte(Extents) || hi[0] < byte(Extents) || hi[0] == byte(Extents) && len(hi) == 1 {
+		return 0, 0, false
+	}
+	if lo[0] == byte(Extents) && len(lo) >= 9 {
+		from = first(lo)
+	}
+	to = ^uint64(0)
+	if hi[0] == byte(Extents) && len(hi) >= 9 {
+		if to = first(hi); len(hi) == 9 && to > 0 {
+			to-- // keys are longer
+		}
+	}
+	return from, to, true
+}
+
 // DecodeExtent parses the value of an ExtentKey.
 func DecodeExtent(key, value []byte) (Extent, error) {
 	head := len(value) - segment.BlockRefSize

@@ -145,6 +145,18 @@ func (o *Overlay) Has(k []byte) bool {
 	return known
 }
 
+// Touches reports whether a pending record may decide what keys in [lo, hi) have.
+func (o *Overlay) Touches(lo, hi []byte) (found bool) {
+	if o.Empty() {
+		return false
+	}
+	o.points.Ascend(point{key: lo}, func(p point) bool {
+		found = bytes.Compare(p.key, hi) < 0
+		return false
+	})
+	return found || len(o.overlapping(lo, hi)) > 0
+}
+
 // get returns what o knows about k. known is false if only Pebble knows.
 func (o *Overlay) get(k []byte) (value []byte, exists, known bool, pos segment.Position) {
 	if p, ok := o.points.Get(point{key: k}); ok {
