@@ -212,9 +212,9 @@ func (w *Watch) judge(ctx context.Context, up time.Duration) error {
 	return weigh(told)
 }
 
-// spread returns n of all gateways, or fewer: one of each site, then another of each, and so on. The
-// own site comes last each time. Gateways of one site may have their time from one wrong clock, so
-// no site has more of a say than it must, however many gateways it has.
+// spread returns n of all gateways, or fewer: one of each site, then another of each, and so on.
+// The own site comes last each time. Gateways of one site may have their time from one wrong clock,
+// so no site has more of a say than it must, however many gateways it has.
 func spread(all []federation.Member, own string, n int) []federation.Member {
 	type place struct {
 		federation.Member
