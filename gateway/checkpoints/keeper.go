@@ -126,7 +126,7 @@ type made struct {
 	// tried is the data key with which something was to be sealed anew of what lived then, and
 	// clean the same number if nothing was left for that. 0: nobody looked.
 	tried, clean uint32
-	at           time.Time       // when it was made
+	at           time.Time       // when it was made, or another one asked for
 	moved        bool            // since then a pack was made
 	idle         int             // how many in a row were made without a pack since the one before
 	former       map[string]bool // objects of the one before
@@ -365,6 +365,7 @@ func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last m
 		if err := c.Engine.AskCheckpoint(ctx, number, last.whole); err != nil {
 			return true, err
 		}
+		k.asked(c.UUID)
 		if now, err = c.Engine.Checkpoints(); err != nil {
 			return true, err
 		}

@@ -60,6 +60,15 @@ func (k *Keeper) resealing(c Copy, now engine.Checkpoints) (left, due bool) {
 	return true, now.Asked.Key < newest || last.tried != newest || last.moved || k.cfg.Timers.Since(last.at) >= wait
 }
 
+// asked notes that a checkpoint was asked for: until it is made, no other is due for the same.
+func (k *Keeper) asked(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last := k.last[id]
+	last.at = k.cfg.Timers.Now()
+	k.last[id] = last
+}
+
 // follows notes in is, what was planned after was, and when.
 func (is *made) follows(was made, at time.Time) {
 	if is.at = at; !was.moved && is.tried == was.tried && was.number > 0 {
