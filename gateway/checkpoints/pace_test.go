@@ -106,8 +106,9 @@ func TestResealsAtRest(t *testing.T) {
 				}
 				after, err := y.engine.Checkpoints()
 				y.must(err)
-				// About thirty. A machine that is slow against this clock loses the lead now and then,
-				// and tries again at once when it has it back. Without a pause it were thousands.
+				// About thirty. A machine that is slow against this clock loses the lead now and
+				// then, and tries again at once when it has it back. Without a pause it were
+				// thousands.
 				if n := after.Made.Number - before.Made.Number; n == 0 || n > 200 {
 					y.Errorf("%d checkpoints were made in a day for what can not be done", n)
 				}
