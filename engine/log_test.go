@@ -74,6 +74,7 @@ type logHost struct {
 	spoilt  bool              // a test damaged it
 	keys    *segment.Keys     // nil: there is one
 	newest  uint32            // number of the data key under which all is to be; 0: each block stays under its own
+	clean   uint32            // the same if the last plan said that nothing is left for that
 }
 
 func newLogHost(t *testing.T) *logHost {

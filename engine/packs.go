@@ -231,21 +231,25 @@ func (p *PackPlan) level() uint32 {
 
 // Plan returns the packs that are to be made now, by a rule, given what the extents use. What lives
 // under data keys with smaller numbers than newest is sealed anew; 0: nothing is for that (ADR 67).
-func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule, newest uint32) (plans []PackPlan, err error) {
+//
+// clean is newest if nothing is left for that: all that lives, and has room in a pack, is under
+// that key or a later one. Else it is 0: whether the plans are to do something for it, or this
+// round has no room for more, or gateways know too little.
+func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule, newest uint32) (plans []PackPlan, clean uint32, err error) {
 	t := &tree{view: c.view}
 	all, err := t.segments()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	gone, err := t.condemned()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var objects []pack.Object
 	var parts [][]uint64 // the sequences of each object
 	bySeq := map[uint64]Segment{}
 	old := &eldest{keys: map[uint64]uint32{}}
-	if c.mayReseal() {
+	if c.engine.MayReseal() {
 		old.newest = newest
 	}
 	for _, s := range all {
@@ -279,7 +283,7 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule, newest uint32) (
 		}
 		index, err := c.engine.indexIn(c.view, p)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if o.Live.Blocks > pack.MaxReseal {
 			for _, seq := range in[p.Number] {
@@ -290,8 +294,11 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule, newest uint32) (
 		objects, parts, packs = append(objects, o), append(parts, in[p.Number]), append(packs, p)
 	}
 	chosen := pack.Choose(objects, rule).Packs
+	if !slices.ContainsFunc(objects, func(o pack.Object) bool { return o.Old }) {
+		clean = old.newest
+	}
 	if len(chosen) == 0 {
-		return nil, nil
+		return nil, clean, nil
 	}
 	wanted := map[uint64]bool{}
 	for _, i := range slices.Concat(chosen...) {
@@ -301,11 +308,11 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule, newest uint32) (
 	}
 	live, err := pack.Lists(blocksOf(references(ctx, c.view)), func(seq uint64) bool { return wanted[seq] })
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	cuts, err := c.cuts(ctx, wanted, old)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for _, some := range chosen {
 		var plan PackPlan
@@ -316,7 +323,7 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule, newest uint32) (
 				s := bySeq[parts[i][0]]
 				k := pack.Kept{Seq: s.Seq, Hash: s.Hash, Blocks: live[s.Seq]}
 				if err := cuts.add(&k, nil, &room, old); err != nil {
-					return nil, err
+					return nil, 0, err
 				}
 				plan.Kept = append(plan.Kept, k)
 				continue
@@ -324,12 +331,12 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule, newest uint32) (
 			p := packs[i-segments]
 			index, err := c.engine.indexIn(c.view, p)
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			kept := index.Keep(live)
 			for i := range kept {
 				if err := cuts.add(&kept[i], index, &room, old); err != nil {
-					return nil, err
+					return nil, 0, err
 				}
 			}
 			plan.Kept = append(plan.Kept, kept...)
@@ -342,7 +349,7 @@ func (c *Cut) Plan(ctx context.Context, u Uses, rule pack.Rule, newest uint32) (
 		plan.Reseals = slices.ContainsFunc(some, func(i int) bool { return objects[i].Old })
 		plans = append(plans, plan)
 	}
-	return plans, nil
+	return plans, clean, nil
 }
 
 // Pack commits that a pack counts which was made of a plan of the checkpoint of that number: its

@@ -64,7 +64,7 @@ func (h *logHost) plans(rule pack.Rule) (number uint64, uses Uses, plans []PackP
 	h.ok(err)
 	uses, err = cut.Uses(ctx)
 	h.ok(err)
-	plans, err = cut.Plan(ctx, uses, rule, h.newest)
+	plans, h.clean, err = cut.Plan(ctx, uses, rule, h.newest)
 	h.ok(err)
 	h.ok(cut.Close())
 	h.ok(h.engine.MadeCheckpoint(ctx, m, cut.Number, 0))

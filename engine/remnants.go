@@ -76,8 +76,9 @@ func (o *eldest) pack(index *pack.Pack, live map[uint64]pack.Live) bool {
 	})
 }
 
-// mayReseal reports whether packs may have blocks that are sealed anew and not cut.
-func (c *Cut) mayReseal() bool { return c.engine.cfg.Level() >= meta.ResealLevel }
+// MayReseal reports whether packs may have blocks that are sealed anew and not cut: all copies know
+// how to read them.
+func (e *Engine) MayReseal() bool { return e.cfg.Level() >= meta.ResealLevel }
 
 // mayCut reports whether packs may have blocks that are cut: all copies know how to read them.
 func (c *Cut) mayCut() bool { return c.engine.cfg.Level() >= meta.CutLevel }

@@ -141,11 +141,17 @@ func TestReseal(t *testing.T) {
 			for n, bytes := range usage.Keys {
 				left = left || n < newest && bytes > 0
 			}
+			if before := h.clean == 0; rounds == 0 && !before {
+				t.Errorf("nothing is said to be left: %v", usage.Keys)
+			}
 		}
 		if after := usage.Keys[newest]; after > before+before/100 {
 			t.Errorf("%d bytes became %d", before, after)
 		}
 		_, _, plans := h.plans(eager)
+		if h.clean != newest {
+			t.Errorf("all is said to be under key %d, and is under %d", h.clean, newest)
+		}
 		for _, plan := range plans {
 			if plan.Reseals {
 				t.Error("what is under the newest key is to be sealed anew")

@@ -54,7 +54,7 @@ func (c *crowd) plan(cut *engine.Cut, uses engine.Uses) {
 	if cut.Number%3 == 0 { // all that lives under the first data key is to be sealed anew
 		newest = 1
 	}
-	plans, err := cut.Plan(context.Background(), uses, soon, newest)
+	plans, _, err := cut.Plan(context.Background(), uses, soon, newest)
 	c.must(err)
 	m := &c.past.moving
 	m.uses[cut.Number], m.plans[cut.Number] = uses, plans

@@ -180,6 +180,30 @@ func Check(object string, b []byte) (refers []string, err error) {
 	return refers, nil
 }
 
+// Verify is Check with the key: the object was sealed with it, and its content has the hash that
+// its name says. So what another made up is not taken. keys is as that of Open. It does not change
+// b. An error that wraps ErrCorrupt is of damage, or of a forgery; else the key is not here.
+func Verify(object string, b []byte, keys func(number uint32) (segment.DataKey, bool)) error {
+	p, err := parseAs(object, bytes.Clone(b)) // open decrypts in place
+	if err != nil {
+		return about(object, err)
+	}
+	s, err := secretsOf(p, keys)
+	if err == nil {
+		_, err = s.open(p)
+	}
+	return about(object, err)
+}
+
+// secretsOf returns what opens an object.
+func secretsOf(p parsed, keys func(number uint32) (segment.DataKey, bool)) (*secrets, error) {
+	key, ok := keys(p.number)
+	if !ok {
+		return nil, fmt.Errorf("data key %d is not known here: read the volume's keyring again", p.number)
+	}
+	return newSecrets(p.volume, p.number, &key)
+}
+
 // parseAs parses the object that is to have a name.
 func parseAs(object string, b []byte) (p parsed, err error) {
 	volume, k, hash, err := parseName(object)

@@ -33,11 +33,7 @@ func openManifest(object string, b []byte, keys func(uint32) (segment.DataKey, b
 	if err != nil {
 		return nil, err
 	}
-	key, ok := keys(p.number)
-	if !ok {
-		return nil, fmt.Errorf("data key %d is not known here: read the volume's keyring again", p.number)
-	}
-	s, err := newSecrets(p.volume, p.number, &key)
+	s, err := secretsOf(p, keys)
 	if err != nil {
 		return nil, err
 	}

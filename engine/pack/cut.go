@@ -147,12 +147,26 @@ type place struct {
 type text struct {
 	order  int // of its segment, in the pack
 	seq    uint64
+	hash   segment.Hash // of its segment
 	cut    *Cut
 	packed []byte
 }
 
-// rawBatch is how many blocks seal asks for at once.
-const rawBatch = 64
+// seal asks for so many blocks at once, of so many bytes once they are unpacked.
+const (
+	batchBlocks = 1024
+	batchBytes  = 4 << 20
+)
+
+// batch returns how many of the first texts seal asks for at once.
+func batch(all []text) (n int) {
+	for bytes := 0; n < min(len(all), batchBlocks); n++ {
+		if bytes += int(all[n].cut.Raw); n > 0 && bytes > batchBytes {
+			break
+		}
+	}
+	return n
+}
 
 // seal seals all cuts of kept, and sets their Size.
 //
@@ -164,7 +178,7 @@ func (s *Sealing) seal(volume segment.VolumeID, kept []Kept) (is seals, out map[
 	var all []text
 	for i := range kept {
 		for j := range kept[i].Cuts {
-			all = append(all, text{i, kept[i].Seq, &kept[i].Cuts[j], nil})
+			all = append(all, text{i, kept[i].Seq, kept[i].Hash, &kept[i].Cuts[j], nil})
 		}
 	}
 	hashKey, err := hkdf.Key(sha256.New, s.Data[:], nil, "weir pack hash 1"+string(volume[:]), 32)
@@ -176,8 +190,10 @@ func (s *Sealing) seal(volume segment.VolumeID, kept []Kept) (is seals, out map[
 		return is, nil, err
 	}
 	is.key = s.Key
-	for some := range slices.Chunk(all, rawBatch) {
-		if err := s.texts(some); err != nil {
+	for rest := all; len(rest) > 0; {
+		some := rest[:batch(rest)]
+		rest = rest[len(some):]
+		if err := s.texts(volume, some); err != nil {
 			return is, nil, err
 		}
 		for i := range some {
@@ -204,7 +220,7 @@ func (s *Sealing) seal(volume segment.VolumeID, kept []Kept) (is seals, out map[
 
 // texts finds what is to be sealed of some cuts. What is whole keeps its compression: so it has as
 // many bytes as before, whoever seals it.
-func (s *Sealing) texts(some []text) error {
+func (s *Sealing) texts(volume segment.VolumeID, some []text) error {
 	var whole, parts []*text
 	ask := func(from func([]segment.BlockRef) ([][]byte, error), of []*text) ([][]byte, error) {
 		refs := make([]segment.BlockRef, len(of))
@@ -229,11 +245,14 @@ func (s *Sealing) texts(some []text) error {
 	}
 	for i, t := range whole {
 		raw, err := segment.Unpack(packed[i], nil)
+		if err != nil {
+			err = corrupt("block", "%v", err)
+		}
 		if n := uint32(len(packed[i]) + segment.TagSize); err == nil && (uint32(len(raw)) != t.cut.Raw || n != t.cut.Len) {
 			err = corrupt("block", "%d bytes, %d sealed: want %d and %d", len(raw), n, t.cut.Raw, t.cut.Len)
 		}
 		if err != nil {
-			return fmt.Errorf("seal the block at %d/%d anew: %w", t.seq, t.cut.Off, err)
+			return about(segment.Name(volume, t.seq, t.hash), fmt.Errorf("seal the block at offset %d anew: %w", t.cut.Off, err))
 		}
 		t.packed = packed[i]
 	}

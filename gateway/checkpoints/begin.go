@@ -17,12 +17,9 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/objects"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 )
-
-// askFor is how long a gateway is waited for that is asked for its newest checkpoint. One that does
-// not answer delays a new copy by this.
-const askFor = 3 * time.Second
 
 // Beginning is what a copy needs to begin with a checkpoint.
 type Beginning struct {
@@ -67,10 +64,10 @@ func (a *Anew) End(err error) {
 }
 
 // others are the gateways that may have a checkpoint, the volume's home first.
-func (b *Beginning) others() (out []other) {
+func (b *Beginning) others() (out []objects.Other) {
 	for i, m := range append([]federation.Member{b.Control.Home}, b.Control.Members...) {
-		o := other{m.Gateway, b.Client, i == 0}
-		if m.Gateway != b.Gateway && !slices.ContainsFunc(out, func(x other) bool { return x.gateway == o.gateway }) {
+		o := objects.Other{Gateway: m.Gateway, Client: b.Client, Home: i == 0}
+		if m.Gateway != b.Gateway && !slices.ContainsFunc(out, func(x objects.Other) bool { return x.Gateway == o.Gateway }) {
 			out = append(out, o)
 		}
 	}
@@ -92,9 +89,9 @@ func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
 	if len(there) > 0 && b.Anew == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	from := objects{store: k.cfg.Store, volume: b.Volume, others: b.others()}
+	from := objects.Set{Store: k.cfg.Store, Volume: b.Volume, Others: b.others(), Keys: b.Log.Keys.Get}
 	logger := b.Log.Logger
-	told, err := from.newest(ctx)
+	told, err := from.Newest(ctx)
 	if told == nil && b.Anew == nil {
 		if err != nil {
 			logger.Info("nobody tells of a checkpoint: this copy gets the whole log", "error", err)
@@ -126,7 +123,7 @@ func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
 	return nil
 }
 
-func (k *Keeper) begin(ctx context.Context, b Beginning, l *log.Log, from objects, hash []byte) error {
+func (k *Keeper) begin(ctx context.Context, b Beginning, l *log.Log, from objects.Set, hash []byte) error {
 	if l.End() != (log.Position{}) { // of an attempt that was interrupted
 		if err := l.Truncate(log.Position{}); err != nil {
 			return err
@@ -141,7 +138,7 @@ func (k *Keeper) begin(ctx context.Context, b Beginning, l *log.Log, from object
 
 // anew makes the metadata anew of a copy that has a log: from a checkpoint, and from the log after
 // it. It leaves the metadata as they are if it can not.
-func (k *Keeper) anew(ctx context.Context, b Beginning, l *log.Log, from objects, told *peerpb.CheckpointReply) error {
+func (k *Keeper) anew(ctx context.Context, b Beginning, l *log.Log, from objects.Set, told *peerpb.CheckpointReply) error {
 	hash := told.GetHash()
 	if told.GetNumber() <= b.Anew.After {
 		hash = nil // this gateway made it, or one after it, itself
@@ -208,7 +205,7 @@ func same(l *log.Log, m *checkpoint.Manifest, all []engine.Segment) error {
 }
 
 // opened opens a checkpoint that a gateway tells of.
-func opened(ctx context.Context, b Beginning, from objects, hash []byte) (*checkpoint.Manifest, error) {
+func opened(ctx context.Context, b Beginning, from objects.Set, hash []byte) (*checkpoint.Manifest, error) {
 	if len(hash) != len(checkpoint.Hash{}) {
 		return nil, fmt.Errorf("a gateway tells of a checkpoint whose hash has %d bytes", len(hash))
 	}
@@ -216,7 +213,7 @@ func opened(ctx context.Context, b Beginning, from objects, hash []byte) (*check
 }
 
 // install makes the metadata from a checkpoint.
-func (k *Keeper) install(ctx context.Context, b Beginning, from objects, m *checkpoint.Manifest, ready engine.Ready) error {
+func (k *Keeper) install(ctx context.Context, b Beginning, from objects.Set, m *checkpoint.Manifest, ready engine.Ready) error {
 	// What is left of an attempt that a crash ended takes no room that is counted.
 	if err := b.Disk.RemoveAll(engine.Unfinished(b.Engine.Dir)); err != nil {
 		return fmt.Errorf("remove unfinished metadata: %w", err)
@@ -245,8 +242,8 @@ func (k *Keeper) BeginOutline(ctx context.Context, b Beginning) error {
 	if len(there) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	from := objects{store: k.cfg.Store, volume: b.Volume, others: b.others()}
-	told, err := from.newest(ctx)
+	from := objects.Set{Store: k.cfg.Store, Volume: b.Volume, Others: b.others(), Keys: b.Log.Keys.Get}
+	told, err := from.Newest(ctx)
 	if told == nil {
 		if err != nil {
 			b.Log.Logger.Info("nobody tells of a checkpoint: the whole log is followed", "error", err)

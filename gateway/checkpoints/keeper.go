@@ -21,6 +21,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/mending"
+	"github.com/weir-storage/weir/gateway/objects"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 	"github.com/weir-storage/weir/store"
@@ -119,12 +120,17 @@ type made struct {
 	// one made as home.
 	agreed, led uint64
 	// hashes are those of the last ones by number: the home may commit one when another is made.
-	hashes   map[uint64]checkpoint.Hash
-	mine     map[uint64]bool // those that this gateway made as home, of the last ones
-	unused   []uint64        // segments that nothing uses, if the home made it
-	resealed bool            // since then a pack was made with which something was sealed anew
-	former   map[string]bool // objects of the one before
-	swept    bool            // objects of earlier ones are removed
+	hashes map[uint64]checkpoint.Hash
+	mine   map[uint64]bool // those that this gateway made as home, of the last ones
+	unused []uint64        // segments that nothing uses, if the home made it
+	// tried is the data key with which something was to be sealed anew of what lived then, and
+	// clean the same number if nothing was left for that. 0: nobody looked.
+	tried, clean uint32
+	at           time.Time       // when it was made, or another one asked for
+	moved        bool            // since then a pack was made
+	idle         int             // how many in a row were made without a pack since the one before
+	former       map[string]bool // objects of the one before
+	swept        bool            // objects of earlier ones are removed
 }
 
 // New returns a Keeper.
@@ -257,7 +263,8 @@ func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 		return false, err
 	}
 	asked, err := k.ask(ctx, c, now, last)
-	return idle && !asked && len(last.unused) == 0, err
+	left, _ := k.resealing(c, now)
+	return idle && !asked && !left && len(last.unused) == 0, err
 }
 
 // make makes the checkpoint of what was cut.
@@ -266,8 +273,9 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	defer k.making.Unlock()
 	began := k.cfg.Timers.Now()
 	to := k.objects(c.UUID)
+	to.Keys = c.Keys.Get
 	if now, err := c.Engine.Checkpoints(); err == nil { // the store has lost something: what else?
-		to.doubts = now.Asked.Whole && now.Asked.Number == cut.Number
+		to.Doubts = now.Asked.Whole && now.Asked.Number == cut.Number
 	}
 	m, stats, err := cut.Write(ctx, c.Keys.Get, to)
 	if errors.Is(err, engine.ErrBase) && ctx.Err() == nil {
@@ -305,6 +313,7 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 			is.hashes[number], is.mine[number] = hash, was.mine[number]
 		}
 	}
+	is.follows(was, began)
 	if is.led, is.agreed = was.led, was.agreed; leads {
 		is.mine[is.number], is.led = true, is.number
 	}
@@ -322,10 +331,10 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 // damage, and no forgery.
 func (k *Keeper) Objects(id string) checkpoint.Objects { return k.objects(id) }
 
-func (k *Keeper) objects(id string) objects {
-	o := objects{store: k.cfg.Store, volume: id}
+func (k *Keeper) objects(id string) objects.Set {
+	o := objects.Set{Store: k.cfg.Store, Volume: id}
 	if v := k.cfg.View.Volume(id); v != nil && v.Control != nil {
-		o.others = (&Beginning{Gateway: k.cfg.Gateway, Control: v.Control, Client: k.cfg.Client}).others()
+		o.Others = (&Beginning{Gateway: k.cfg.Gateway, Control: v.Control, Client: k.cfg.Client}).others()
 	}
 	return o
 }
@@ -347,14 +356,16 @@ func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last m
 		if least := k.cfg.Due.Least; least > 0 { // a small volume is not to have many times of what it uses
 			bytes = min(bytes, max(least, int64(now.Used/4)))
 		}
+		_, reseal := k.resealing(c, now)
 		due := grown >= bytes || shrunk >= k.cfg.Due.Shrunk || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
-		if due = due && grown+shrunk >= k.cfg.Due.Cost*last.put || last.whole || k.resealing(c, now); !due || grown == 0 {
+		if due = due && grown+shrunk >= k.cfg.Due.Cost*last.put || last.whole || reseal; !due || grown == 0 {
 			return false, nil
 		}
 		number, _ := c.Keys.Newest()
 		if err := c.Engine.AskCheckpoint(ctx, number, last.whole); err != nil {
 			return true, err
 		}
+		k.asked(c.UUID)
 		if now, err = c.Engine.Checkpoints(); err != nil {
 			return true, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/gateway/objects"
 	"github.com/weir-storage/weir/gateway/packsource"
 )
 
@@ -73,7 +74,7 @@ func (k *Keeper) Needed(ctx context.Context, id string, now engine.Made, keys *s
 		names []string
 	}
 	var all []found
-	from := objects{store: k.cfg.Store}
+	from := objects.Set{Store: k.cfg.Store}
 	for _, name := range manifests {
 		hash, err := checkpoint.ManifestHash(name)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/objects"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 	"github.com/weir-storage/weir/store/memory"
 )
@@ -39,7 +40,7 @@ func TestNewest(t *testing.T) {
 		Client: func(g string) (peerpb.PeerClient, error) { return teller{number: all[g]}, nil }}
 	for _, x := range []struct{ a, b, c, want uint64 }{{5, 5, 5, 5}, {5, 4, 99, 5}, {0, 4, 5, 5}, {0, 5, 4, 5}, {0, 0, 0, 0}} {
 		all["a"], all["b"], all["c"] = x.a, x.b, x.c
-		got, err := objects{others: b.others()}.newest(t.Context())
+		got, err := objects.Set{Others: b.others()}.Newest(t.Context())
 		if got.GetNumber() != x.want || (x.want == 0) != (got == nil) || x.want == 0 && err == nil {
 			t.Errorf("%+v: %v, %v", x, got, err)
 		}
@@ -64,7 +65,7 @@ func TestDoubtfulObjects(t *testing.T) {
 	keys := func(uint32) (segment.DataKey, bool) { return key, true }
 	write := func(doubts bool) (*checkpoint.Manifest, checkpoint.Stats) {
 		t.Helper()
-		m, stats, err := checkpoint.Write(t.Context(), head, &key, pairs, objects{store: in, volume: id, doubts: doubts})
+		m, stats, err := checkpoint.Write(t.Context(), head, &key, pairs, objects.Set{Store: in, Volume: id, Doubts: doubts})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +119,7 @@ func TestDoubtfulObjects(t *testing.T) {
 		}
 		return errors.New("it is away")
 	})
-	if _, _, err := checkpoint.Write(t.Context(), head, &key, pairs, objects{store: in, volume: id, doubts: true}); err == nil {
+	if _, _, err := checkpoint.Write(t.Context(), head, &key, pairs, objects.Set{Store: in, Volume: id, Doubts: true}); err == nil {
 		t.Error("the store is away, and it is written")
 	}
 }

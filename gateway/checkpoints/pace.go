@@ -17,8 +17,12 @@ func (k *Keeper) compaction(id string) upkeep.Compaction {
 	return upkeep.Compaction{}
 }
 
-// reseals returns the number of the data key under which all that lives is to be; 0: its own.
+// reseals returns the number of the data key under which all that lives is to be; 0: its own, or
+// this site or other copies of the volume can not have that.
 func (k *Keeper) reseals(c Copy) uint32 {
+	if !c.Condemns || k.cfg.Store == nil || !c.Engine.MayReseal() {
+		return 0
+	}
 	if v := k.cfg.View.Volume(c.UUID); v != nil && v.Record != nil && v.Record.Spec.Encryption.Reseals() {
 		number, _ := c.Keys.Newest()
 		return number
@@ -26,23 +30,50 @@ func (k *Keeper) reseals(c Copy) uint32 {
 	return 0
 }
 
-// resealed notes that a pack was made, with which something was sealed anew.
-func (k *Keeper) resealed(id string, is engine.PackPlan) {
+// madePack notes that a pack was made of what was planned at the newest checkpoint.
+func (k *Keeper) madePack(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	last := k.last[id]
-	last.resealed = last.resealed || is.Reseals
+	last.moved = true
 	k.last[id] = last
 }
 
-// resealing reports whether a checkpoint is due for what is to be sealed anew: a key followed, the
-// home is another one, or the last round got on. So it ends, also if something can not be moved.
-func (k *Keeper) resealing(c Copy, now engine.Checkpoints) bool {
+// Between rounds of sealing anew in which no pack was made at all: an object is damaged, say.
+const (
+	resealFirst = time.Minute
+	resealMost  = time.Hour
+)
+
+// resealing reports whether something is left to be sealed anew, and whether a checkpoint is due
+// for that: there was no plan of this home with that key, its last round got on, or enough time
+// passed.
+func (k *Keeper) resealing(c Copy, now engine.Checkpoints) (left, due bool) {
 	k.mu.Lock()
 	last, underWay := k.last[c.UUID], k.plans[c.UUID] != nil
 	k.mu.Unlock()
 	newest := k.reseals(c)
-	return newest > 0 && c.Condemns && !underWay && (now.Asked.Key < newest || !last.mine[last.number] || last.resealed)
+	if left = newest > 0 && (now.Asked.Key < newest || last.clean < newest); !left || underWay {
+		return left, false
+	}
+	wait := min(resealFirst<<min(last.idle, 10), resealMost)
+	return true, now.Asked.Key < newest || last.tried != newest || last.moved || k.cfg.Timers.Since(last.at) >= wait
+}
+
+// asked notes that a checkpoint was asked for: until it is made, no other is due for the same.
+func (k *Keeper) asked(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last := k.last[id]
+	last.at = k.cfg.Timers.Now()
+	k.last[id] = last
+}
+
+// follows notes in is, what was planned after was, and when.
+func (is *made) follows(was made, at time.Time) {
+	if is.at = at; !was.moved && is.tried == was.tried && was.number > 0 {
+		is.idle = was.idle + 1
+	}
 }
 
 // moved notes that a pack was made since began.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math"
 	"slices"
@@ -59,13 +60,14 @@ type plan struct {
 
 // plan plans what is to go, and notes what nothing uses.
 func (k *Keeper) plan(ctx context.Context, c Copy, cut *engine.Cut, is *made) (*plan, error) {
+	is.tried = k.reseals(c)
 	uses, err := cut.Uses(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var packs []engine.PackPlan
 	if k.cfg.Store != nil {
-		if packs, err = cut.Plan(ctx, uses, k.cfg.Due.Pack, k.reseals(c)); err != nil {
+		if packs, is.clean, err = cut.Plan(ctx, uses, k.cfg.Due.Pack, is.tried); err != nil {
 			return nil, err
 		}
 	}
@@ -132,10 +134,10 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 		if err == nil {
 			err = c.Engine.Pack(ctx, left.number, next, built)
 		}
-		if s := new(pack.ObjectError); errors.As(err, &s) && ctx.Err() == nil {
-			k.suspects.Tell(c.UUID, s.Name)
+		if name, bad := damaged(err); bad && ctx.Err() == nil {
+			k.suspects.Tell(c.UUID, name)
 			// What is in it stays where it is, and others go on. The next plan tries it again.
-			k.cfg.Logger.Error("a pack is not made: an object is damaged, or missing", "volume", c.UUID, "object", s.Name, "error", err)
+			k.cfg.Logger.Error("a pack is not made: an object is damaged, or missing", "volume", c.UUID, "object", name, "error", err)
 		} else if errors.Is(err, pack.ErrTooLarge) {
 			k.cfg.Logger.Error("a pack is not made: what is planned for it does not fit", "volume", c.UUID, "error", err)
 		} else if err != nil && !errors.Is(err, volume.ErrInvalid) {
@@ -145,17 +147,30 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 			k.cfg.Logger.Info("live blocks moved into a pack", "volume", c.UUID, "checkpoint", left.number,
 				"segments", len(next.Kept), "packs", len(next.From), "bytes", built.Len)
 			k.packsOf(c.UUID).moved(says, began, built.Len, k.sweepEvery())
-			k.resealed(c.UUID, next)
+			k.madePack(c.UUID)
 		}
 		left.packs = left.packs[1:]
 		after := left
 		if !k.planned(c.UUID, plan, &after) {
 			return nil // there is another plan
 		}
-		plan = &after
+		if plan = &after; err == nil && next.Reseals && len(left.packs) > 0 {
+			return nil // it takes long, and other volumes go on meanwhile (ADR 67)
+		}
 	}
 	k.planned(c.UUID, plan, nil)
 	return nil
+}
+
+// damaged returns the name of the object of which an error says that its bytes are wrong, or that
+// it is not there, or not all of it. A store that is away says nothing of it.
+func damaged(err error) (object string, is bool) {
+	s := new(pack.ObjectError)
+	if !errors.As(err, &s) {
+		return "", errors.Is(err, packsource.ErrNotHere)
+	}
+	return s.Name, slices.ContainsFunc([]error{pack.ErrCorrupt, pack.ErrNoBlock, store.ErrNotExist, store.ErrShort, fs.ErrNotExist,
+		io.ErrUnexpectedEOF}, func(bad error) bool { return errors.Is(err, bad) })
 }
 
 // planned replaces a plan, unless there is another one: false.

@@ -318,7 +318,7 @@ func (k *Keeper) later(ctx context.Context, c Copy, now engine.Checkpoints, name
 		if err != nil {
 			continue
 		}
-		m, err := checkpoint.Open(ctx, of, hash, c.Keys.Get, objects{store: k.cfg.Store, volume: c.UUID})
+		m, err := checkpoint.Open(ctx, of, hash, c.Keys.Get, Objects(k.cfg.Store, c.UUID))
 		if errors.Is(err, checkpoint.ErrCorrupt) {
 			continue
 		} else if err != nil {

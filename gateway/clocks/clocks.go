@@ -19,6 +19,7 @@
 package clocks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -200,10 +201,8 @@ func (w *Watch) judge(ctx context.Context, up time.Duration) error {
 		}
 		return nil
 	}
-	// Gateways of one site may have their time from one wrong clock.
-	slices.SortStableFunc(all, func(a, b federation.Member) int { return w.near(a) - w.near(b) })
 	all = slices.DeleteFunc(all, func(m federation.Member) bool { return !slices.Contains(living, m.Gateway) })
-	all = all[:min(len(all), asks)]
+	all = spread(all, w.cfg.Site, asks)
 	told := make([]answer, len(all))
 	var work sync.WaitGroup
 	for i, m := range all {
@@ -213,11 +212,28 @@ func (w *Watch) judge(ctx context.Context, up time.Duration) error {
 	return weigh(told)
 }
 
-func (w *Watch) near(m federation.Member) int {
-	if m.Site == w.cfg.Site {
-		return 1
+// spread returns n of all gateways, or fewer: one of each site, then another of each, and so on.
+// The own site comes last each time. Gateways of one site may have their time from one wrong clock,
+// so no site has more of a say than it must, however many gateways it has.
+func spread(all []federation.Member, own string, n int) []federation.Member {
+	type place struct {
+		federation.Member
+		turn int
 	}
-	return 0
+	turns := map[string]int{}
+	places := make([]place, len(all))
+	for i, m := range all {
+		places[i] = place{m, 2 * turns[m.Site]}
+		if turns[m.Site]++; m.Site == own {
+			places[i].turn++
+		}
+	}
+	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.turn, b.turn) })
+	out := make([]federation.Member, min(n, len(all)))
+	for i := range out {
+		out[i] = places[i].Member
+	}
+	return out
 }
 
 // ask asks one gateway for its time.

@@ -231,3 +231,23 @@ func TestAloneItWaits(t *testing.T) {
 	cancel()
 	<-done
 }
+
+// TestSpread: sites are asked in turn, also where one has more gateways than are asked.
+func TestSpread(t *testing.T) {
+	var all []federation.Member
+	for _, name := range strings.Fields("own1 own2 big1 big2 big3 big4 big5 big6 big7 big8 big9 far1 off1 off2") {
+		all = append(all, federation.Member{Gateway: name, Site: name[:3]})
+	}
+	for n, want := range map[int]string{
+		0: "", 3: "big1 far1 off1", 8: "big1 far1 off1 own1 big2 off2 own2 big3", 99: "big1 far1 off1 own1 big2 off2 own2 big3 big4 big5 " +
+			"big6 big7 big8 big9",
+	} {
+		var got []string
+		for _, m := range spread(all, "own", n) {
+			got = append(got, m.Gateway)
+		}
+		if is := strings.Join(got, " "); is != want {
+			t.Errorf("of all, %d are %q, want %q", n, is, want)
+		}
+	}
+}

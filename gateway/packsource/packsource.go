@@ -39,64 +39,13 @@ type Copy struct {
 	Store  store.Store
 }
 
-// opens opens a block; packed: it stays as it was compressed.
-type opens func(ref segment.BlockRef, packed bool) ([]byte, error)
-
-// open opens a block as it was sealed first.
-func (c *Copy) open(ref segment.BlockRef, sealed []byte, packed bool) ([]byte, error) {
-	if packed {
-		return c.Log.OpenPacked(ref, sealed)
-	}
-	return c.Log.OpenBlock(ref, sealed)
-}
-
-// ofSegment opens blocks of a segment.
-func ofSegment(c Copy, read pack.Read) opens {
-	return func(ref segment.BlockRef, packed bool) ([]byte, error) {
-		b := make([]byte, ref.Len)
-		if err := read(b, ref.Off); err != nil {
-			return nil, err
-		}
-		return c.open(ref, b, packed)
-	}
-}
-
-// ofPack opens blocks of a pack, as they were or sealed anew.
-func ofPack(c Copy, p *pack.Pack, read pack.Read) opens {
-	return func(ref segment.BlockRef, packed bool) ([]byte, error) {
-		off, cut, err := p.At(ref)
-		if err != nil {
-			return nil, err
-		}
-		if cut == nil {
-			b, err := p.Read(ref, read)
-			if err != nil {
-				return nil, err
-			}
-			return c.open(ref, b, packed)
-		}
-		key, ok := c.Keys.Get(p.Key())
-		if !ok {
-			return nil, fmt.Errorf("%s is sealed with data key %d: %w", p.Name(), p.Key(), log.ErrNoKey)
-		}
-		b := make([]byte, cut.Size+pack.SumSize)
-		if err := read(b, off); err != nil {
-			return nil, err
-		}
-		if packed {
-			return p.OpenPacked(&key, ref.Seq, cut, b)
-		}
-		return p.Open(&key, ref.Seq, cut, b)
-	}
-}
-
 // Of returns what a pack is built from: each segment of which this copy still has the bytes, and
 // else the pack that its blocks are in. seal is for those blocks that are sealed anew, with the
 // data key of that number; nil: that is not here. Both read with ctx. An error wraps ErrNotHere if
 // the site has none of them.
 func Of(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack, number uint32) (out []pack.Source, seal *pack.Sealing,
 	err error) {
-	blocks := map[uint64]opens{}
+	blocks := map[uint64]finds{}
 	object := func(name string) pack.Read {
 		return func(p []byte, off uint64) error { return c.Store.GetRange(ctx, name, int64(off), p) }
 	}
@@ -113,7 +62,7 @@ func Of(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack, numbe
 				read = File(c.Log, s.Seq)
 			}
 			out = append(out, pack.Source{Hash: s.Hash, Len: s.Len, Kept: []pack.Kept{some}, Read: read})
-			blocks[s.Seq] = ofSegment(c, read)
+			blocks[s.Seq] = ofSegment(c, s.Name, read)
 			last = -1
 			continue
 		}
@@ -147,17 +96,8 @@ func Of(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack, numbe
 			blocks[some.Seq] = ofPack(c, former[i], out[len(out)-1].Read)
 		}
 	}
-	texts := func(packed bool) func(refs []segment.BlockRef) ([][]byte, error) {
-		// An error tells of the first that can not be opened.
-		return func(refs []segment.BlockRef) ([][]byte, error) {
-			all := make([][]byte, len(refs))
-			for i, ref := range refs {
-				if all[i], err = blocks[ref.Seq](ref, packed); err != nil {
-					return nil, err
-				}
-			}
-			return all, nil
-		}
+	texts := func(packed bool) func([]segment.BlockRef) ([][]byte, error) {
+		return func(refs []segment.BlockRef) ([][]byte, error) { return texts(refs, blocks, packed) }
 	}
 	if key, ok := c.Keys.Get(number); ok {
 		seal = &pack.Sealing{Key: number, Data: &key, Raw: texts(false), Packed: texts(true)}

@@ -56,7 +56,8 @@ func readsPacks(t *testing.T, newest uint32) {
 	h.ok(err)
 	uses, err := cut.Uses(t.Context())
 	h.ok(err)
-	plans, err := cut.Plan(t.Context(), uses, pack.Rule{Percent: 112, Write: 64 << 20, Share: 1, Small: 64 << 20, Merge: 1}, newest)
+	rule := pack.Rule{Percent: 112, Write: 64 << 20, Share: 1, Small: 64 << 20, Merge: 1}
+	plans, _, err := cut.Plan(t.Context(), uses, rule, newest)
 	h.ok(err)
 	h.ok(cut.Close())
 	h.ok(h.MadeCheckpoint(t.Context(), m, cut.Number, 0))
