@@ -135,10 +135,16 @@ func (l *Log) SealAhead(blocks []segment.Block) {
 // a chunk of the tail, as long as that is used. The caller has reserved room for them, and calls
 // grown afterwards.
 func (l *Log) write(b []byte, of *chunk) error {
-	l.writes.Add(1)
-	l.left = trail{}
 	off := int64(l.last().len)
 	end := off + int64(len(b))
+	if at := l.trailed(); at > 0 && end > at {
+		l.syncMu.Lock()
+		err := l.endTrail()
+		l.syncMu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
 	var err error
 	if later := of != nil && of.own || l.cur.busy(); later {
 		err = l.cur.add(b, off, of)
@@ -153,17 +159,14 @@ func (l *Log) write(b []byte, of *chunk) error {
 	if l.cur.busy() { // much is written
 		return nil
 	}
-	if err := l.zeroes(end); err != nil {
-		return err
-	}
-	return l.leave(end)
+	return l.zeroes(end)
 }
 
 // grown publishes n bytes that were written. The caller holds writer and mu.
 func (l *Log) grown(n int) {
 	last := l.last()
 	l.update(last, func(s *seg) { s.len += uint64(n) })
-	l.end, l.trail = last.end(), l.left
+	l.end = last.end()
 	l.unsynced += int64(n)
 	if l.unsynced >= l.cfg.SyncBytes {
 		l.want = l.end
@@ -293,7 +296,7 @@ func (l *Log) start(h segment.Header) error {
 	if l.cur != nil {
 		l.files.release(l.cur)
 	}
-	l.cur, l.size, l.left = cur, 0, trail{}
+	l.cur, l.size, l.trail = cur, 0, 0
 	l.addSeg(seg{header: h, local: true})
 	c := l.tail.space(Position{Seq: h.Seq}, len(frame))
 	l.tail.add(c, append(c.buf, frame...))

@@ -45,7 +45,7 @@
 // # Order on disk
 //
 // The watermark is written after each fsync, before anybody is told of it, and becomes durable with
-// the next fsync: in its own file, or as the trail behind the last frame (trail.go). It also says
+// the next fsync: in its own file, or in the trail behind the last frame (trail.go). It also says
 // how far the log is known to be committed. It has two slots, 4096 bytes apart, of which the one
 // with the greater generation counts:
 //
@@ -57,8 +57,8 @@
 //	   4  CRC-32C of all before
 //
 // The file of the last segment may have zeros behind its last frame, so that an fsync need not
-// write how long the file is. Among them, at a multiple of 4096, may be a slot of the watermark, of
-// generation 1. They are cut before the fsync that closes the segment.
+// write how long the file is. Among them, at multiples of 4096, may be two more slots of the
+// watermark, the trail. They are cut before the fsync that closes the segment.
 //
 // A segment's file and its name in the directory are fsynced before the next segment's file is
 // made. So after a crash only the last segment can be torn. If an earlier one is not whole, it was

@@ -33,7 +33,6 @@ type Log struct {
 	// size is the length of the current file, if it has zeros behind the log's end; see zeros.go.
 	size    int64
 	noZeros bool     // they cannot be written
-	left    trail    // behind the record that is written, see trail.go
 	viewer  Viewer   // nil: records are shown to nobody
 	hash    *hasher  // over the last segment; nil when that is closed
 	unnoted []uint64 // segments that were closed, and may not be in the segment table yet
@@ -48,14 +47,11 @@ type Log struct {
 	syncMu sync.Mutex
 	// Guarded by syncMu.
 	mark    *watermark
-	trimmed bool // the current file was cut, and not fsynced since
+	trimmed bool   // the current file was cut, and not fsynced since
+	trails  uint64 // how often the trail was written
 
 	// steady: few bytes are synced at a time.
 	steady atomic.Bool
-	// alone: nothing was written while the last fsync ran.
-	alone atomic.Bool
-	// writes counts what was written to the current file, or cut off it. It is counted before.
-	writes atomic.Uint64
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -69,7 +65,7 @@ type Log struct {
 	// committed is what NoteCommitted told; at most durable.
 	committed Position
 	unsynced  int64
-	trail     trail   // behind end
+	trail     int64   // where the current file has it; 0: nowhere. See trail.go
 	cur       *handle // file of the last segment while it may grow
 	tail      tail
 	gen       uint64 // counts truncations

@@ -36,7 +36,6 @@ func Open(cfg Config) (*Log, error) {
 	}
 	l := &Log{cfg: cfg, changed: make(chan struct{}), tail: tail{max: cfg.TailBytes}, ahead: cfg.Dir.Ahead()}
 	l.files = l.newFiles()
-	l.alone.Store(true)
 	if err := l.recover(); err != nil {
 		err = fmt.Errorf("open log in %s: %w", cfg.Dir.Path(), err)
 		if l.mark != nil {
@@ -159,7 +158,7 @@ func (l *Log) recover() error {
 // believe goes on with what is left of a log in doubt. Others know it as another log from now on.
 // After a crash meanwhile it is still in doubt.
 func (l *Log) believe() error {
-	if err := l.mark.close(); err != nil {
+	if err := errors.Join(l.keepBehind(), l.mark.close()); err != nil {
 		return err
 	}
 	l.cfg.KnownApplied = segment.Earlier(l.cfg.KnownApplied, l.end)
@@ -355,11 +354,8 @@ func (l *Log) settle() error {
 			return err
 		}
 	}
-	if l.mark.durable.Less(l.behind.durable) { // what only the trail says, before it is cut off
-		m := mark{durable: l.behind.durable, committed: segment.Earlier(l.known(), l.behind.durable)}
-		if err := l.mark.begin(l.cfg.Dir, m); err != nil {
-			return err
-		}
+	if err := l.keepBehind(); err != nil { // before it is cut off
+		return err
 	}
 	if err := l.copyLast(); err != nil {
 		return err
@@ -427,7 +423,6 @@ func (l *Log) reopenLast() error {
 	if l.cur != nil {
 		l.files.release(l.cur)
 	}
-	l.writes.Add(1) // there is no trail any more
-	l.cur, l.unsynced, l.size, l.left, l.trail = h, 0, 0, trail{}, trail{}
+	l.cur, l.unsynced, l.size, l.trail = h, 0, 0, 0
 	return nil
 }

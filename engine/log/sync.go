@@ -122,7 +122,7 @@ func (l *Log) syncLocked() error {
 	}
 	target, cur, unsynced := l.end, l.cur, l.unsynced
 	clean := target == l.durable && !l.trimmed
-	left, writes := l.trail, l.writes.Load()
+	at := l.trail
 	l.mu.Unlock()
 	if clean || cur == nil {
 		return nil
@@ -130,22 +130,23 @@ func (l *Log) syncLocked() error {
 	l.steady.Store(unsynced <= l.ahead/2)
 	// The watermark of the fsync before is carried by this one: as the trail, or in its own file.
 	carried := make(chan error, 1)
-	trailed := l.carries(left, l.mark.mark)
-	if l.mark.dirty && !trailed {
+	left := !l.mark.dirty
+	if !left {
+		var err error
+		if left, err = l.leave(cur, at); err != nil {
+			return err
+		}
+	}
+	if !left {
 		go func() { carried <- l.mark.sync() }()
 	} else {
 		carried <- nil
 	}
 	began := l.now()
 	err := cur.Sync()
-	mark := <-carried
-	if mark == nil && trailed && !l.carries(left, l.mark.mark) { // it may have been overwritten before
-		mark = l.mark.sync()
-	}
-	if mark != nil {
+	if mark := <-carried; mark != nil {
 		return l.fail("keep the watermark", mark)
 	}
-	l.alone.Store(writes == l.writes.Load())
 	if err != nil {
 		return l.fail("fsync "+fileName(cur.seq), err)
 	}

@@ -7,48 +7,67 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// While the current segment's file has zeros behind its last frame (zeros.go), a copy of the
-// watermark lies among them, in a page of its own: the trail. It is written with each record, so
-// the fsync that makes the record durable carries it too, and the watermark's own file needs no
-// fsync beside. The next record overwrites it, or the same place gets the next one.
+// While the current segment's file has zeros behind its last frame (zeros.go), their end has the
+// trail: two more slots of the watermark, each in a page of its own. Before an fsync of the file,
+// what the fsync is to carry of the watermark is written to one of them, and to the other one the
+// next time. So the fsync carries it, and the watermark's own file needs no fsync beside.
 //
-// A trail says what was durable and committed before its record was written. That is what the fsync
-// carries elsewhere, unless records came while another fsync ran: those who wrote them knew less.
-// Then the watermark's file is fsynced as well.
+// Only the trail may have what was told, then. So the watermark's own file is fsynced before a
+// record comes where the trail is, and before the zeros are cut off.
 
-// trail is what the file has behind the log's end.
-type trail struct {
-	mark
-	writes uint64 // Log.writes when it was written; 0: there is none
+// trailAt returns where the trail of a file lies that has a frame up to end, and zeros up to size.
+// 0: they have no room for it. No page and no sector has parts of two of frames and slots, and the
+// beginning of a frame lies between, all zeros.
+func trailAt(end, size int64) int64 {
+	if at := (size-slotSize)/watermarkGap*watermarkGap - watermarkGap; at >= end+8+watermarkGap {
+		return at
+	}
+	return 0
 }
 
-// trailAt returns where the trail of a file is whose last frame ends at end. No page and no sector
-// has parts of both, and at least the beginning of a frame lies between, all zeros.
-func trailAt(end int64) int64 { return (end + 8 + watermarkGap - 1) / watermarkGap * watermarkGap }
+// leave writes to the trail what the next fsync of the file is to carry. It reports whether there is
+// a trail. The caller holds syncMu, and fsyncs the file before it gives that up.
+func (l *Log) leave(cur *handle, at int64) (left bool, err error) {
+	if at == 0 {
+		return false, nil
+	}
+	l.trails++
+	if _, err := cur.WriteAt(l.mark.encode(l.mark.mark, l.trails), at+int64(l.trails%2)*watermarkGap); err != nil {
+		return false, l.fail("write "+fileName(cur.seq), err)
+	}
+	return true, nil
+}
 
-// leave writes the trail behind a record that was written up to end, if there are zeros and nobody
-// else writes at the same time. The caller holds writer.
-func (l *Log) leave(end int64) error {
-	l.left = trail{}
-	at := trailAt(end)
-	if l.size < at+slotSize || !l.alone.Load() {
+// trailed returns where the trail is. The caller holds writer.
+func (l *Log) trailed() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trail
+}
+
+// endTrail gives up the trail, of which nothing is relied on from now on. The caller holds writer
+// and syncMu.
+func (l *Log) endTrail() error {
+	l.mu.Lock()
+	none := l.trail == 0
+	l.trail = 0
+	l.mu.Unlock()
+	if none {
 		return nil
 	}
-	l.mu.Lock()
-	m := mark{durable: l.durable, committed: l.committed}
-	l.mu.Unlock()
-	if _, err := l.cur.WriteAt(encodeMark(l.identity, m, 1), at); err != nil {
-		return l.fail("write "+fileName(l.cur.seq), err)
+	if err := l.mark.sync(); err != nil {
+		return l.fail("keep the watermark", err)
 	}
-	l.left = trail{mark: m, writes: l.writes.Load()}
 	return nil
 }
 
-// carries reports whether the trail says all that m does, and nobody has begun to overwrite it. It
-// is asked before and after an fsync, which has carried the trail if both answers are yes.
-func (l *Log) carries(t trail, m mark) bool {
-	return t.writes != 0 && t.writes == l.writes.Load() && !m.lost &&
-		m.durable.Compare(t.durable) <= 0 && m.committed.Compare(t.committed) <= 0
+// keepBehind writes to the watermark what only the trail says, as Open found it, durably.
+func (l *Log) keepBehind() error {
+	if !l.mark.durable.Less(l.behind.durable) {
+		return nil
+	}
+	return l.mark.begin(l.cfg.Dir, mark{durable: l.behind.durable, committed: segment.Later(l.mark.committed, l.behind.committed),
+		lost: l.mark.lost})
 }
 
 // readTrail reads what a segment's file has in [off, size), which is no frame. It returns the

@@ -4,8 +4,11 @@ package log
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,83 +105,121 @@ func TestTrailIsKeptBeforeItIsCut(t *testing.T) {
 	}
 }
 
-// meddled is a directory whose segments' files call before as their fsync begins.
-type meddled struct {
-	cachepool.Dir
-	before *func()
-}
-
-type meddledFile struct {
-	cachepool.File
-	before *func()
-}
-
-func (d meddled) Open(name string) (cachepool.File, error) {
-	f, err := d.Dir.Open(name)
-	return d.wrap(name, f), err
-}
-
-func (d meddled) Create(name string) (cachepool.File, error) {
-	f, err := d.Dir.Create(name)
-	return d.wrap(name, f), err
-}
-
-func (d meddled) wrap(name string, f cachepool.File) cachepool.File {
-	if f == nil || !strings.HasSuffix(name, ".seg") {
-		return f
+// TestTrailOutlivesWhatComes: the power goes at each step of what comes after records that were told
+// to be durable. They are damaged then, and missed, whatever became of the zeros with the trail.
+func TestTrailOutlivesWhatComes(t *testing.T) {
+	appends := func(bytes int) func(*Log) error {
+		return func(l *Log) error {
+			r := rec(99)
+			r.Ops = append(r.Ops, segment.Op{Kind: segment.Set, Key: []byte("more"), Value: make([]byte, bytes)})
+			_, err := l.Append(r)
+			return err
+		}
 	}
-	return meddledFile{f, d.before}
-}
-
-func (f meddledFile) Sync() error {
-	if do := *f.before; do != nil {
-		*f.before = nil
-		do()
+	for name, next := range map[string]func(*Log) error{
+		"nothing":        func(*Log) error { return nil },
+		"a small record": appends(10),
+		"a record that is fsynced": func(l *Log) error {
+			end, err := l.Append(rec(99))
+			if err == nil {
+				err = l.Wait(context.Background(), end)
+			}
+			return err
+		},
+		"a record of more pages":      appends(9000),
+		"a record where the trail is": appends(60 << 10),
+		"a record behind the zeros":   appends(100 << 10),
+		"a roll":                      (*Log).Roll,
+		"an epoch":                    func(l *Log) error { _, err := l.BeginEpoch(2); return err },
+		"a close":                     (*Log).Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(60) {
+				for at, over := 1, false; !over; at++ {
+					s := trailed(seed)
+					l := s.mustOpen(t)
+					_, err := l.BeginEpoch(1)
+					must(t, err)
+					must(t, l.SyncWatermark())
+					var ends []Position
+					for id := range 6 {
+						ends = append(ends, appendSync(t, l, id))
+					}
+					s.disk.CrashAt(at)
+					if err := next(l); err == nil {
+						over = true
+						s.disk.Crash()
+					}
+					s.disk.Damage(testDir, fileName(1), func(b []byte) []byte { b[ends[2].Off-1] ^= 1; return b })
+					l = s.mustOpen(t) // of a segment that is closed it looks at the length, and verifies what is read
+					if l.Recovered().Doubt == nil && l.End().Seq == 1 {
+						t.Fatalf("seed %d, step %d: a frame that was told to be durable is damaged, and nobody misses it", seed, at)
+					}
+				}
+			}
+		})
 	}
-	return f.File.Sync()
 }
 
-// TestTrailThatIsOverwritten: when a record comes while an fsync runs, it takes the place of the
-// trail that the fsync was to carry, before that or after. So the watermark's own file is fsynced
-// before anybody is told.
-func TestTrailThatIsOverwritten(t *testing.T) {
-	for _, size := range []int{10, 6000} {
-		s := trailed(uint64(size))
-		pool, err := s.disk.Open()
-		must(t, err)
-		d, err := pool.Volume(testDir)
-		must(t, err)
-		var before func()
-		l, err := Open(Config{Dir: meddled{d, &before}, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Rand: salts,
-			SegmentSize: s.size})
-		must(t, err)
-		_, err = l.BeginEpoch(1)
-		must(t, err)
-		appendSync(t, l, 1)
-		told := appendSync(t, l, 2)
-		var later Position
-		before = func() {
-			var err error
-			later, err = l.Append(&segment.Record{Slot: "s", Blocks: []segment.Block{{Raw: bytes.Repeat([]byte{7}, size)}}})
-			if err != nil {
-				t.Error(err)
+// TestBeliefAndTrail: the power goes at each step while a log is believed whose loss only the trail
+// told of. It is in doubt still, or is the other log that others know by its identity.
+func TestBeliefAndTrail(t *testing.T) {
+	for seed := range uint64(10) {
+		for at, opened := 1, false; !opened; at++ {
+			s := trailed(seed)
+			l := s.mustOpen(t)
+			_, err := l.BeginEpoch(1)
+			must(t, err)
+			must(t, l.SyncWatermark())
+			var ends []Position
+			for id := range 6 {
+				ends = append(ends, appendSync(t, l, id))
+			}
+			s.disk.Crash()
+			s.disk.Damage(testDir, fileName(1), func(b []byte) []byte { b[ends[2].Off-1] ^= 1; return b })
+			l = s.mustOpen(t)
+			was := l.Recovered()
+			if was.Doubt == nil {
+				t.Fatalf("seed %d: there is no doubt at first", seed)
+			}
+			s.disk.Kill()
+			pool, err := s.disk.Open()
+			must(t, err)
+			dir, err := pool.Volume(testDir)
+			must(t, err)
+			s.disk.CrashAt(at)
+			other := cachepool.ID{7}
+			_, err = Open(Config{Dir: dir, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Rand: salts,
+				Believe: Belief{Identity: other, End: was.End}})
+			if opened = err == nil; opened {
+				s.disk.Kill()
+			}
+			if l = s.mustOpen(t); l.Recovered().Doubt == nil && l.identity != other {
+				t.Fatalf("seed %d, step %d: the log is the one that it was, and there is no doubt", seed, at)
 			}
 		}
-		beside := fsyncs(s.disk, watermarkName)
-		end := appendSync(t, l, 3)
-		if *beside != 1 {
-			t.Errorf("a record of %d bytes came meanwhile: %d fsyncs of the watermark's file, want 1", size, *beside)
-		}
-		must(t, l.Wait(t.Context(), later))
-		if later.Compare(end) <= 0 {
-			t.Fatalf("the record ends at %v, before %v", later, end)
-		}
-		s.disk.Watch(nil)
-		s.disk.Crash()
-		s.disk.Damage(testDir, fileName(end.Seq), func(b []byte) []byte { b[told.Off-1] ^= 1; return b })
-		if l = s.mustOpen(t); l.Recovered().Doubt == nil {
-			t.Error("a frame that was told to be durable is damaged, and nobody misses it")
-		}
+	}
+}
+
+// TestTrailIsGivenUpFirst: before a record comes where the trail is, the watermark's own file is
+// fsynced.
+func TestTrailIsGivenUpFirst(t *testing.T) {
+	s := trailed(1)
+	l := s.mustOpen(t)
+	_, err := l.BeginEpoch(1)
+	must(t, err)
+	for id := range 3 {
+		appendSync(t, l, id)
+	}
+	var steps []string
+	s.disk.Watch(func(st crashfs.Step) {
+		steps = append(steps, fmt.Sprint(st.Op, " ", st.Name[strings.LastIndexByte(st.Name, '/')+1:]))
+	})
+	_, err = l.Append(&segment.Record{Slot: "s", Ops: []segment.Op{{Kind: segment.Set, Key: []byte("k"), Value: make([]byte, 60<<10)}}})
+	must(t, err)
+	s.disk.Watch(nil)
+	if want := []string{"sync " + watermarkName, "write " + fileName(1)}; len(steps) < 2 || !slices.Equal(steps[:2], want) {
+		t.Errorf("the disk did %q, want %q first", steps, want)
 	}
 }
 
@@ -195,14 +236,16 @@ func TestTrailOfAnotherLog(t *testing.T) {
 		for id := range 4 {
 			appendSync(t, l, id)
 		}
-		end := l.End()
-		at := trailAt(int64(end.Off))
+		end, at := l.End(), l.trail
 		s.disk.Crash()
 		s.disk.Damage(testDir, fileName(end.Seq), func(b []byte) []byte {
-			if decodeMark(b[at:]) == nil {
-				t.Fatalf("%s: there is no trail", name)
+			for range 2 {
+				if decodeMark(b[at:]) == nil {
+					t.Fatalf("%s: there is no trail", name)
+				}
+				spoil(b[at : at+slotSize])
+				at += watermarkGap
 			}
-			spoil(b[at : at+slotSize])
 			return b
 		})
 		if l = s.mustOpen(t); l.Recovered().Doubt != nil || l.End() != end || l.Recovered().CutBytes == 0 {

@@ -45,13 +45,9 @@ type watermark struct {
 }
 
 func (w *watermark) encode(m mark, generation uint64) []byte {
-	return encodeMark(w.identity, m, generation)
-}
-
-func encodeMark(identity cachepool.ID, m mark, generation uint64) []byte {
 	b := append(make([]byte, 0, slotSize), watermarkMagic...)
 	b = binary.BigEndian.AppendUint64(b, generation)
-	b = append(b, identity[:]...)
+	b = append(b, w.identity[:]...)
 	for _, p := range []Position{m.durable, m.committed} {
 		b = binary.BigEndian.AppendUint64(b, p.Seq)
 		b = binary.BigEndian.AppendUint64(b, p.Off)

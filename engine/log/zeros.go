@@ -5,7 +5,7 @@ package log
 // On some file systems an fsync of a file that did not grow is faster by far: it writes the bytes,
 // and no metadata of the file system (cachepool.Dir.Ahead). So while little is written between two
 // fsyncs, the current segment's file has zeros behind its last frame, which the next records
-// overwrite, and a copy of the watermark among them (trail.go). They are not part of the log. The
+// overwrite, and the trail at their end (trail.go). They are not part of the log. The
 // file of a segment that is closed is cut, and the fsync that closes it makes that durable.
 
 // zeroes writes zeros behind the end of the current segment, if the record that was written last
@@ -27,6 +27,9 @@ func (l *Log) zeroes(end int64) error {
 		return nil
 	}
 	l.size = end + n
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trail = trailAt(end, l.size)
 	return nil
 }
 
@@ -75,7 +78,9 @@ func (l *Log) cutZeros() error {
 		return nil
 	}
 	end := int64(l.last().len)
-	l.writes.Add(1) // there is no trail any more
+	if err := l.endTrail(); err != nil {
+		return err
+	}
 	if err := l.cur.Truncate(end); err != nil {
 		return l.fail("cut "+fileName(l.cur.seq), err)
 	}
