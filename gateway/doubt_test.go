@@ -3,7 +3,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/volume"
 )
@@ -343,13 +343,18 @@ func (c *cluster) doubted(id string, sites ...string) {
 }
 
 // written is how much of a log's last segment is written.
-func written(t *testing.T, segment string) int64 {
+func written(t *testing.T, file string) int64 {
 	t.Helper()
-	text, err := os.ReadFile(segment)
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int64(len(bytes.TrimRight(text, "\x00")))
+	defer func() { _ = f.Close() }() // only read
+	got, err := segment.Scan(f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(got.Valid)
 }
 
 // damage changes a byte of a log's last segment; at counts from its end if it is negative.
@@ -361,7 +366,7 @@ func damage(t *testing.T, segments []string, at int64) {
 		t.Fatal(err)
 	}
 	if at < 0 {
-		at += int64(len(bytes.TrimRight(text, "\x00"))) // behind it are zeros that records will overwrite
+		at += written(t, last)
 	}
 	text[at] ^= 1
 	if err := os.WriteFile(last, text, 0o600); err != nil {

@@ -25,8 +25,8 @@ func trailAt(end, size int64) int64 {
 	return 0
 }
 
-// leave writes to the trail what the next fsync of the file is to carry. It reports whether there is
-// a trail. The caller holds syncMu, and fsyncs the file before it gives that up.
+// leave writes to the trail what the next fsync of the file is to carry. It reports whether there
+// is a trail. The caller holds syncMu, and fsyncs the file before it gives that up.
 func (l *Log) leave(cur *handle, at int64) (left bool, err error) {
 	if at == 0 {
 		return false, nil

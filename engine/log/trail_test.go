@@ -105,8 +105,9 @@ func TestTrailIsKeptBeforeItIsCut(t *testing.T) {
 	}
 }
 
-// TestTrailOutlivesWhatComes: the power goes at each step of what comes after records that were told
-// to be durable. They are damaged then, and missed, whatever became of the zeros with the trail.
+// TestTrailOutlivesWhatComes: the power goes at each step of what comes after records that were
+// told to be durable. They are damaged then, and missed, whatever became of the zeros with the
+// trail.
 func TestTrailOutlivesWhatComes(t *testing.T) {
 	appends := func(bytes int) func(*Log) error {
 		return func(l *Log) error {
