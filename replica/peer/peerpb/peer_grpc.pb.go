@@ -47,7 +47,7 @@ type PeerClient interface {
 	// Object returns an object of a checkpoint from the callee's store, in pieces.
 	Object(ctx context.Context, in *ObjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error)
 	// Past tells a copy without a key what a log lists that begins with the newest checkpoint that is
-	// committed (protocol-29), in messages of which the first has the checkpoint and the packs.
+	// committed (protocol-28), in messages of which the first has the checkpoint and the packs.
 	//
 	//	NOT_FOUND: as Checkpoint.
 	Past(ctx context.Context, in *PastRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PastReply], error)
@@ -149,7 +149,7 @@ type PeerServer interface {
 	// Object returns an object of a checkpoint from the callee's store, in pieces.
 	Object(*ObjectRequest, grpc.ServerStreamingServer[FetchReply]) error
 	// Past tells a copy without a key what a log lists that begins with the newest checkpoint that is
-	// committed (protocol-29), in messages of which the first has the checkpoint and the packs.
+	// committed (protocol-28), in messages of which the first has the checkpoint and the packs.
 	//
 	//	NOT_FOUND: as Checkpoint.
 	Past(*PastRequest, grpc.ServerStreamingServer[PastReply]) error
