@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/pack"
@@ -201,15 +202,29 @@ func (e *Engine) readBlocks(ctx context.Context, gen uint64, w *wanted, blocks [
 	return nil
 }
 
+// awaitMost is how long a reader waits for blocks that others read: one of those may be slow to
+// come from another site, or never come, for the sake of other blocks that they read with it.
+const awaitMost = 50 * time.Millisecond
+
 // awaitBlocks waits for blocks that others read. It reads those that the cache does not have then:
-// they could not be read, or there was no room for them.
+// they could not be read, there was no room for them, or it took too long.
 func (e *Engine) awaitBlocks(ctx context.Context, gen uint64, w *wanted, blocks []*cached) error {
+	if len(w.refs) == 0 {
+		return nil
+	}
 	rest := wanted{slots: w.slots}
+	patience, late := e.cfg.Clock.NewTimer(awaitMost), false
+	defer patience.Stop()
 	for i, ref := range w.refs {
-		select {
-		case <-w.waits[i]:
-		case <-ctx.Done():
-			return ctx.Err()
+		for wait := w.waits[i]; wait != nil && !late; {
+			select {
+			case <-wait:
+				wait = nil
+			case <-patience.Chan():
+				late = true
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 		b := e.cache.get(gen, ref, len(w.places(ref)))
 		if b == nil {

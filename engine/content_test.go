@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/jonboulle/clockwork"
+
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
@@ -208,14 +210,17 @@ func TestABlockIsReadOnce(t *testing.T) {
 		cache int64
 		fails error
 		reads int
+		hangs bool
 	}{
-		"it comes":      {1 << 20, nil, 1},
-		"it fails":      {1 << 20, errors.New("a bad disk"), 2},
-		"there is none": {1 << 10, nil, 2},
+		"it comes":      {1 << 20, nil, 1, false},
+		"it fails":      {1 << 20, errors.New("a bad disk"), 2, false},
+		"there is none": {1 << 10, nil, 2, false},
+		"it hangs":      {1 << 20, nil, 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			clock := clockwork.NewFakeClock()
 			slow := slowBlocks{began: make(chan int, 9), may: make(chan error, 9)}
-			h := newHostOver(t, func(cfg *Config) { cfg.Cache, cfg.Tuning.ReadAhead = NewBlockCache(c.cache), 0 },
+			h := newHostOver(t, func(cfg *Config) { cfg.Cache, cfg.Clock, cfg.Tuning.ReadAhead = NewBlockCache(c.cache), clock, 0 },
 				func(j *memJournal) journal.Journal { slow.Journal = j; return slow })
 			f := newFile(t, h, volume.Root, "f")
 			want := bytes.Repeat([]byte("block"), 1000)
@@ -241,11 +246,19 @@ func TestABlockIsReadOnce(t *testing.T) {
 				defer h.cache.mu.Unlock()
 				return h.cache.misses >= 2
 			})
+			if c.hangs {
+				if err := clock.BlockUntilContext(t.Context(), 1); err != nil {
+					t.Fatal(err)
+				}
+				clock.Advance(awaitMost)
+				<-slow.began // by the second one
+				slow.may <- nil
+			}
 			slow.may <- c.fails
 			if err := <-first; !errors.Is(err, c.fails) {
 				t.Fatalf("the first reader got %v", err)
 			}
-			for range c.reads - 1 {
+			for n := 1; n < c.reads && !c.hangs; n++ {
 				select {
 				case <-slow.began:
 				case err := <-second:

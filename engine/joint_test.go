@@ -50,8 +50,7 @@ type joint struct {
 func newJoint(name string, seed uint64, limit int64) *joint {
 	name = strings.NewReplacer("/", "-", " ", "-").Replace(name) // one for each disk of this process, as it is in paths
 	return &joint{store: storemem.New(), segment: 6000,
-		disk: crashfs.NewDisk(crashfs.Config{Gateway: name, Limit: limit, Ahead: 1 << (10 + 3*(seed%2)), // the half has trails
-			Rand: mathrand.New(mathrand.NewPCG(seed, 22))})}
+		disk: crashfs.NewDisk(crashfs.Config{Gateway: name, Limit: limit, Ahead: 1 << 10, Rand: mathrand.New(mathrand.NewPCG(seed, 22))})}
 }
 
 // jointCache is shared by all metadata of these tests, so that they take no more memory.

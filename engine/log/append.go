@@ -137,14 +137,6 @@ func (l *Log) SealAhead(blocks []segment.Block) {
 func (l *Log) write(b []byte, of *chunk) error {
 	off := int64(l.last().len)
 	end := off + int64(len(b))
-	if at := l.trailed(); at > 0 && end > at {
-		l.syncMu.Lock()
-		err := l.endTrail()
-		l.syncMu.Unlock()
-		if err != nil {
-			return err
-		}
-	}
 	var err error
 	if later := of != nil && of.own || l.cur.busy(); later {
 		err = l.cur.add(b, off, of)
@@ -296,7 +288,7 @@ func (l *Log) start(h segment.Header) error {
 	if l.cur != nil {
 		l.files.release(l.cur)
 	}
-	l.cur, l.size, l.trail = cur, 0, 0
+	l.cur, l.size = cur, 0
 	l.addSeg(seg{header: h, local: true})
 	c := l.tail.space(Position{Seq: h.Seq}, len(frame))
 	l.tail.add(c, append(c.buf, frame...))

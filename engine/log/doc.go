@@ -45,9 +45,8 @@
 // # Order on disk
 //
 // The watermark is written after each fsync, before anybody is told of it, and becomes durable with
-// the next fsync: in its own file, or in the trail behind the last frame (trail.go). It also says
-// how far the log is known to be committed. It has two slots, 4096 bytes apart, of which the one
-// with the greater generation counts:
+// the next fsync. It also says how far the log is known to be committed. It has two slots, 4096
+// bytes apart, of which the one with the greater generation counts:
 //
 //	0  8  magic "WEIRDUR" 0x01
 //	8  8  generation
@@ -57,8 +56,7 @@
 //	   4  CRC-32C of all before
 //
 // The file of the last segment may have zeros behind its last frame, so that an fsync need not
-// write how long the file is. Among them, at multiples of 4096, may be two more slots of the
-// watermark, the trail. They are cut before the fsync that closes the segment.
+// write how long the file is. They are cut before the fsync that closes the segment.
 //
 // A segment's file and its name in the directory are fsynced before the next segment's file is
 // made. So after a crash only the last segment can be torn. If an earlier one is not whole, it was

@@ -47,8 +47,7 @@ type Log struct {
 	syncMu sync.Mutex
 	// Guarded by syncMu.
 	mark    *watermark
-	trimmed bool   // the current file was cut, and not fsynced since
-	trails  uint64 // how often the trail was written
+	trimmed bool // the current file was cut, and not fsynced since
 
 	// steady: few bytes are synced at a time.
 	steady atomic.Bool
@@ -65,7 +64,6 @@ type Log struct {
 	// committed is what NoteCommitted told; at most durable.
 	committed Position
 	unsynced  int64
-	trail     int64   // where the current file has it; 0: nowhere. See trail.go
 	cur       *handle // file of the last segment while it may grow
 	tail      tail
 	gen       uint64 // counts truncations
@@ -84,7 +82,6 @@ type Log struct {
 	identity  cachepool.ID // does not change after Open
 	recovered Recovered
 	doubt     error // guarded by mu; recovered.Doubt until Truncate
-	behind    mark  // the trail that Open found
 	noted     bool  // guarded by writer; a note of a poisoning exists
 	// Guarded by writer. Files to remove: segments after the end, and leftovers.
 	strays []cachepool.FileInfo

@@ -132,8 +132,8 @@ func (l *Log) recover() error {
 		doubt("%w", l.cfg.Lost)
 	case l.mark.lost:
 		doubt("another copy knows that something is committed which this log does not have")
-	case l.end.Less(segment.Later(l.mark.durable, l.behind.durable)):
-		doubt("the log ends at %v, but was durable up to %v", l.end, segment.Later(l.mark.durable, l.behind.durable))
+	case l.end.Less(l.mark.durable):
+		doubt("the log ends at %v, but was durable up to %v", l.end, l.mark.durable)
 	case l.end.Less(l.cfg.KnownApplied):
 		doubt("the log ends at %v, but was known to reach %v", l.end, l.cfg.KnownApplied)
 	}
@@ -158,11 +158,10 @@ func (l *Log) recover() error {
 // believe goes on with what is left of a log in doubt. Others know it as another log from now on.
 // After a crash meanwhile it is still in doubt.
 func (l *Log) believe() error {
-	if err := errors.Join(l.keepBehind(), l.mark.close()); err != nil {
+	if err := l.mark.close(); err != nil {
 		return err
 	}
 	l.cfg.KnownApplied = segment.Earlier(l.cfg.KnownApplied, l.end)
-	l.behind = mark{committed: segment.Earlier(l.behind.committed, l.end)}
 	l.mark = &watermark{identity: l.cfg.Believe.Identity, mark: mark{committed: segment.Earlier(l.mark.committed, l.end)}}
 	l.doubt, l.hash, l.recovered.Committed = nil, nil, l.known()
 	return l.settle()
@@ -170,7 +169,10 @@ func (l *Log) believe() error {
 
 // known returns how far the log is certainly committed.
 func (l *Log) known() Position {
-	return segment.Later(segment.Later(l.mark.committed, l.behind.committed), l.cfg.KnownApplied)
+	if l.mark.committed.Less(l.cfg.KnownApplied) {
+		return l.cfg.KnownApplied
+	}
+	return l.mark.committed
 }
 
 // listFiles returns the segments' files in ascending order. Temporary files become strays.
@@ -320,8 +322,10 @@ func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.L
 	if isLast {
 		l.hash = newHasher(hash)
 		zeros := false
-		if l.behind, zeros, err = readTrail(h, l.mark.identity, int64(got.Valid), size); err != nil {
-			return nil, nil, fmt.Errorf("read %s: %w", l.path(seq), err)
+		if got.Tail == segment.Torn {
+			if zeros, err = onlyZeros(h, int64(got.Valid), size); err != nil {
+				return nil, nil, fmt.Errorf("read %s: %w", l.path(seq), err)
+			}
 		}
 		if !zeros { // else they were written ahead, and nothing was there
 			l.recovered.CutBytes = size - int64(got.Valid)
@@ -353,9 +357,6 @@ func (l *Log) settle() error {
 		if err := l.forgetAfter(last.header.Seq - 1); err != nil {
 			return err
 		}
-	}
-	if err := l.keepBehind(); err != nil { // before it is cut off
-		return err
 	}
 	if err := l.copyLast(); err != nil {
 		return err
@@ -423,6 +424,6 @@ func (l *Log) reopenLast() error {
 	if l.cur != nil {
 		l.files.release(l.cur)
 	}
-	l.cur, l.unsynced, l.size, l.trail = h, 0, 0, 0
+	l.cur, l.unsynced, l.size = h, 0, 0
 	return nil
 }

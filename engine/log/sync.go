@@ -122,22 +122,14 @@ func (l *Log) syncLocked() error {
 	}
 	target, cur, unsynced := l.end, l.cur, l.unsynced
 	clean := target == l.durable && !l.trimmed
-	at := l.trail
 	l.mu.Unlock()
 	if clean || cur == nil {
 		return nil
 	}
 	l.steady.Store(unsynced <= l.ahead/2)
-	// The watermark of the fsync before is carried by this one: as the trail, or in its own file.
+	// The watermark of the fsync before is carried by this one.
 	carried := make(chan error, 1)
-	left := !l.mark.dirty
-	if !left {
-		var err error
-		if left, err = l.leave(cur, at); err != nil {
-			return err
-		}
-	}
-	if !left {
+	if l.mark.dirty {
 		go func() { carried <- l.mark.sync() }()
 	} else {
 		carried <- nil

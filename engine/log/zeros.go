@@ -5,8 +5,8 @@ package log
 // On some file systems an fsync of a file that did not grow is faster by far: it writes the bytes,
 // and no metadata of the file system (cachepool.Dir.Ahead). So while little is written between two
 // fsyncs, the current segment's file has zeros behind its last frame, which the next records
-// overwrite, and the trail at their end (trail.go). They are not part of the log. The
-// file of a segment that is closed is cut, and the fsync that closes it makes that durable.
+// overwrite. They are not part of the log. A segment that is closed has none: its file is cut, and
+// the fsync that closes it makes that durable.
 
 // zeroes writes zeros behind the end of the current segment, if the record that was written last
 // made the file grow and few bytes are synced at a time. The caller holds writer, and has written
@@ -18,7 +18,7 @@ func (l *Log) zeroes(end int64) error {
 		return nil
 	}
 	l.cfg.Room.Release((leftBeside - 1) * n)
-	if _, err := l.cur.WriteAt(someZeros(n), end); err != nil {
+	if _, err := l.cur.WriteAt(make([]byte, n), end); err != nil {
 		l.noZeros = true
 		if err := l.cur.Truncate(end); err != nil {
 			return l.fail("cut "+fileName(l.cur.seq), err)
@@ -27,20 +27,7 @@ func (l *Log) zeroes(end int64) error {
 		return nil
 	}
 	l.size = end + n
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.trail = trailAt(end, l.size)
 	return nil
-}
-
-var fewZeros [128 << 10]byte
-
-// someZeros returns n zeros, which nobody changes.
-func someZeros(n int64) []byte {
-	if n <= int64(len(fewZeros)) {
-		return fewZeros[:n]
-	}
-	return make([]byte, n)
 }
 
 // leftBeside is how many times the room of zeros must be left for them to be written: they are not
@@ -78,13 +65,28 @@ func (l *Log) cutZeros() error {
 		return nil
 	}
 	end := int64(l.last().len)
-	if err := l.endTrail(); err != nil {
-		return err
-	}
 	if err := l.cur.Truncate(end); err != nil {
 		return l.fail("cut "+fileName(l.cur.seq), err)
 	}
 	l.cfg.Room.Release(l.size - end)
 	l.size, l.trimmed = 0, true
 	return nil
+}
+
+// onlyZeros reports whether a file has nothing but zeros in [off, size).
+func onlyZeros(h *handle, off, size int64) (bool, error) {
+	b := make([]byte, 64<<10)
+	for off < size {
+		b = b[:min(int64(len(b)), size-off)]
+		if err := readFull(h, b, off); err != nil {
+			return false, err
+		}
+		for _, c := range b {
+			if c != 0 {
+				return false, nil
+			}
+		}
+		off += int64(len(b))
+	}
+	return true, nil
 }

@@ -31,14 +31,6 @@ func Earlier(p, q Position) Position {
 	return p
 }
 
-// Later returns whichever of p and q comes last in the log.
-func Later(p, q Position) Position {
-	if p.Less(q) {
-		return q
-	}
-	return p
-}
-
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.Seq, p.Off) }
 
 // Record is one atomic change of a volume (protocol-8). It has absolute operations on metadata

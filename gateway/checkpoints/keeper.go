@@ -129,6 +129,7 @@ type made struct {
 	at           time.Time       // when it was made, or another one asked for
 	moved        bool            // since then a pack was made
 	idle         int             // how many in a row were made without a pack since the one before
+	failed       int             // how many in a row could not be made since: the store is away, say
 	former       map[string]bool // objects of the one before
 	swept        bool            // objects of earlier ones are removed
 }
@@ -232,6 +233,7 @@ func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 	defer done()
 	if cut := c.Engine.TakeCut(); cut != nil {
 		if err := k.make(ctx, c, cut); err != nil {
+			k.notMade(ctx, c.UUID)
 			return false, errors.Join(err, cut.Close(), c.Engine.Keep(nil))
 		}
 		if err := c.Engine.Keep(cut); err != nil {
@@ -358,7 +360,7 @@ func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last m
 		}
 		_, reseal := k.resealing(c, now)
 		due := grown >= bytes || shrunk >= k.cfg.Due.Shrunk || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
-		if due = due && grown+shrunk >= k.cfg.Due.Cost*last.put || last.whole || reseal; !due || grown == 0 {
+		if due = due && grown+shrunk >= k.cfg.Due.Cost*last.put || last.whole || reseal; !due || grown == 0 || !k.mayAsk(last) {
 			return false, nil
 		}
 		number, _ := c.Keys.Newest()

@@ -3,6 +3,7 @@
 package checkpoints
 
 import (
+	"context"
 	"time"
 
 	"github.com/weir-storage/weir/engine"
@@ -58,6 +59,28 @@ func (k *Keeper) resealing(c Copy, now engine.Checkpoints) (left, due bool) {
 	}
 	wait := min(resealFirst<<min(last.idle, 10), resealMost)
 	return true, now.Asked.Key < newest || last.tried != newest || last.moved || k.cfg.Timers.Since(last.at) >= wait
+}
+
+// askMost is the longest pause between checkpoints that are asked for while none can be made: the
+// store is away, say. The first one takes resealFirst. Each costs a segment, and other copies make
+// it.
+const askMost = 10 * time.Minute
+
+// notMade notes that a checkpoint could not be made, unless ctx ended.
+func (k *Keeper) notMade(ctx context.Context, id string) {
+	if ctx.Err() != nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last := k.last[id]
+	last.failed, last.at = last.failed+1, k.cfg.Timers.Now()
+	k.last[id] = last
+}
+
+// mayAsk reports whether another checkpoint may be asked for after those that could not be made.
+func (k *Keeper) mayAsk(last made) bool {
+	return last.failed == 0 || k.cfg.Timers.Since(last.at) >= min(resealFirst<<min(last.failed-1, 10), askMost)
 }
 
 // asked notes that a checkpoint was asked for: until it is made, no other is due for the same.

@@ -218,3 +218,45 @@ func TestDamagedSegmentAmongOthers(t *testing.T) {
 		})
 	}
 }
+
+// TestSeldomAskedWhileTheStoreIsAway: a checkpoint that can not be made is asked for again after
+// growing pauses, whyever it is due, and comes soon after the store is back.
+func TestSeldomAskedWhileTheStoreIsAway(t *testing.T) {
+	y := newYear(t, time.Minute, true)
+	y.wants(encryption.ResealRotation)
+	page := y.file("page")
+	_, err := y.engine.Write(t.Context(), volume.Request{}, page, 0, []byte("text"), true)
+	y.must(err)
+	y.rests()
+	before, err := y.engine.Checkpoints()
+	y.must(err)
+	y.store.SetFault(func(op, name string) error {
+		if op == "put" && (strings.Contains(name, "/c/") || strings.Contains(name, "/m/")) {
+			return store.ErrUnavailable
+		}
+		return nil
+	})
+	y.follows(1)
+	due := y.keeper.cfg.Due
+	y.keeper.cfg.Due.Bytes, y.keeper.cfg.Due.Cost = 1, 0 // what asks for one makes the next one due
+	for range 6 * 60 * 6 {                               // hours
+		y.tick()
+		y.keep()
+	}
+	after, err := y.engine.Checkpoints()
+	y.must(err)
+	// After 1, 2, 4, 8 minutes, and then each ten, as y.keep looks each ten seconds.
+	if n := after.Asked.Number - before.Asked.Number; n < 10 || n > 60 {
+		t.Errorf("%d checkpoints were asked for in six hours in which none could be made", n)
+	}
+	if after.Made != before.Made {
+		t.Fatalf("%+v is made, and was %+v before", after.Made, before.Made)
+	}
+	y.store.SetFault(nil)
+	y.keeper.cfg.Due = due
+	y.clock.Advance(askMost)
+	y.rests()
+	if now, err := y.engine.Checkpoints(); err != nil || now.Made.Number <= after.Asked.Number {
+		t.Errorf("with the store back %+v is made, %v", now.Made, err)
+	}
+}

@@ -166,8 +166,11 @@ func (k *Keeper) pack(ctx context.Context, c Copy) error {
 // it is not there, or not all of it. A store that is away says nothing of it.
 func damaged(err error) (object string, is bool) {
 	s := new(pack.ObjectError)
-	if !errors.As(err, &s) {
+	switch {
+	case !errors.As(err, &s):
 		return "", errors.Is(err, packsource.ErrNotHere)
+	case errors.Is(err, store.ErrUnavailable): // its answer broke off, say
+		return s.Name, false
 	}
 	return s.Name, slices.ContainsFunc([]error{pack.ErrCorrupt, pack.ErrNoBlock, store.ErrNotExist, store.ErrShort, fs.ErrNotExist,
 		io.ErrUnexpectedEOF}, func(bad error) bool { return errors.Is(err, bad) })
