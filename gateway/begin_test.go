@@ -244,7 +244,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 	c.fill("a", id, 30, 40)
 	c.checkpointed("b", id, made.Made.Number)
 	written := 40
-	c.until("a damaged chunk is whole again, or none is there any more", func() (err error) {
+	c.within(5*hang, "a damaged chunk is whole again, or none is there any more", func() (err error) {
 		c.fill("a", id, written, written+1) // changes come one upon the other, and are joined with older ones now and then
 		written++
 		gone := 0

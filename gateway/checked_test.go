@@ -310,6 +310,16 @@ func TestCheckOfMetadata(t *testing.T) {
 		c.settledAt(home, id, other)
 		return home, other
 	}
+	end := c.router("a", id).Copy().Log.End()
+	for _, s := range []string{"a", "b"} { // or a record that says what is used comes after the mistake
+		c.until("all is applied at "+s, func() error {
+			there := c.router(s, id).Copy()
+			if there == nil || there.Engine.Applied().Less(end) {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+	}
 	c.edit("a", id, miscount)
 	c.edit("b", id, miscount)
 	home, other := settled()

@@ -352,7 +352,13 @@ func (c *cluster) opened(g *Gateway, id string) (*routing.Router, error) {
 // until waits for a condition of which nothing notifies.
 func (c *cluster) until(what string, holds func() error) {
 	c.t.Helper()
-	for deadline := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
+	c.within(hang, what, holds)
+}
+
+// within is until for what needs several rounds of what comes each quarter of a minute.
+func (c *cluster) within(long time.Duration, what string, holds func() error) {
+	c.t.Helper()
+	for deadline := time.Now().Add(long); ; time.Sleep(10 * time.Millisecond) {
 		err := holds()
 		if err == nil {
 			return
