@@ -233,7 +233,7 @@ func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 	defer done()
 	if cut := c.Engine.TakeCut(); cut != nil {
 		if err := k.make(ctx, c, cut); err != nil {
-			k.notMade(ctx, c.UUID)
+			k.notMade(ctx, c.UUID, err)
 			return false, errors.Join(err, cut.Close(), c.Engine.Keep(nil))
 		}
 		if err := c.Engine.Keep(cut); err != nil {

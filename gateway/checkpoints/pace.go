@@ -4,6 +4,7 @@ package checkpoints
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/weir-storage/weir/engine"
@@ -66,9 +67,10 @@ func (k *Keeper) resealing(c Copy, now engine.Checkpoints) (left, due bool) {
 // it.
 const askMost = 10 * time.Minute
 
-// notMade notes that a checkpoint could not be made, unless ctx ended.
-func (k *Keeper) notMade(ctx context.Context, id string) {
-	if ctx.Err() != nil {
+// notMade notes why a checkpoint could not be made, unless ctx ended, or a whole one can be made
+// at once, as the one before can not be read.
+func (k *Keeper) notMade(ctx context.Context, id string, why error) {
+	if ctx.Err() != nil || errors.Is(why, engine.ErrBase) {
 		return
 	}
 	k.mu.Lock()
