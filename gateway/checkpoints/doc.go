@@ -50,6 +50,8 @@
 //   - checkpoints-14: A pack that the site's store has damaged is replaced, by one of the same hash
 //     that is whole on the pool, and is there until then: most of it can be read. Until it is
 //     replaced nothing is dropped because of it.
+//   - checkpoints-15: A checkpoint that could not be made is asked for again after a pause, which
+//     grows from a minute to ten, unless a whole one can be made at once.
 //
 // # Locking and lifetime
 //

@@ -4,6 +4,8 @@ package checkpoints
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -263,5 +265,24 @@ func TestSeldomAskedWhileTheStoreIsAway(t *testing.T) {
 	y.rests()
 	if now, err := y.engine.Checkpoints(); err != nil || now.Made.Number <= after.Asked.Number {
 		t.Errorf("with the store back %+v is made, %v", now.Made, err)
+	}
+}
+
+// TestWhatIsDamaged: only what says that bytes are wrong or missing is damage. A store that is
+// away, also in the middle of an answer, says nothing of the object.
+func TestWhatIsDamaged(t *testing.T) {
+	for _, x := range []struct {
+		why error
+		is  bool
+	}{
+		{pack.ErrCorrupt, true},
+		{store.ErrNotExist, true},
+		{io.ErrUnexpectedEOF, true}, // of a file
+		{store.ErrUnavailable, false},
+		{fmt.Errorf("%w: the answer broke off: %w", store.ErrUnavailable, io.ErrUnexpectedEOF), false},
+	} {
+		if name, is := damaged(&pack.ObjectError{Name: "object", Err: x.why}); is != x.is || name != "object" {
+			t.Errorf("%v: %q, %t", x.why, name, is)
+		}
 	}
 }
